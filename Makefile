@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow mutants soak lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks dist dist-check clean
+.PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,15 +25,21 @@ test: .venv/installed         ## the tests, without those marked slow or gpu
 slow: .venv/installed         ## the tests marked slow
 	$(PYTEST) -m slow
 
+journeys: .venv/installed     ## every recipe, task and automatic choice, from training to serving; the commands of the guides; weft without fast/
+	$(PYTEST) -m journey tests/journeys tests/documentation tests/contracts
+
 # Breaks N lines, one at a time, and runs the tests that are likely to notice; see CONTRIBUTING.md.
 N ?= 50
 SEED ?= 1
 mutants: .venv/installed      ## break N lines (seed SEED) and count those that tests notice: build/mutants.json
 	PYTHONPATH=src:tools OMP_NUM_THREADS=1 nice $(BIN)/python tools/mutants.py -n $(N) --seed $(SEED) $(OPTIONS)
 
-MINUTES ?= 10
+MINUTES ?= 20
 soak: .venv/installed         ## kill, signal, starve and damage for MINUTES (seed SEED), and compare results: build/soak.json
 	PYTHONPATH=src $(BIN)/python tools/soak.py --minutes $(MINUTES) --seed $(SEED)
+
+processors: .venv/installed   ## run the tests as other processors would (seven times the suite): build/processors.json
+	$(BIN)/python tools/processors.py $(OPTIONS)
 
 lint: style types             ## style and types
 
@@ -109,7 +115,7 @@ dist-check: dist              ## install the wheel in an empty environment; trai
 	cd build/wheel && venv/bin/weft train grammar --set training.steps=10 --set training.device=cpu --out run
 	cd build/wheel && echo 'he hit me with a pie' | venv/bin/weft translate run
 	test -f build/wheel/venv/lib/python*/site-packages/weft/py.typed
-	test -f build/wheel/venv/lib/python*/site-packages/weft/serve/page/views/translate.js
+	test -f build/wheel/venv/lib/python*/site-packages/weft/apps/serve/page/views/translate.js
 	rm -rf build/wheel
 
 clean:

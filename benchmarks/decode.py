@@ -5,10 +5,10 @@
     python benchmarks/decode.py --model rnn --data $RIVALS/data --alone int8       # one line of JSON
 
 The workload is that of benchmarks/rivals/decode.py: fresh weights, the same lines in the same batches, every output of
-exactly 20 tokens, two threads. In one round each toolkit runs once, in its own process. weft
-runs twice: in fp32, and with 8-bit products (`weft.models.quantization`). With `--batch 1` the table has the times of
-single calls. Machines are noisy: check "cores" first (benchmarks/rivals/README.md). With `--cores 0-7` the toolkits of
-a round run at the same time, each on two of these cores; in the next round each has the cores of its neighbor.
+exactly 20 tokens, two threads. In one round each toolkit runs once, in its own process. weft runs twice: in fp32, and
+with 8-bit products (`weft.fast.steps.quantization`). With `--batch 1` the table has the times of single calls. Machines
+are noisy: check "cores" first (benchmarks/rivals/README.md). With `--cores 0-7` the toolkits of a round run at the same
+time, each on two of these cores; in the next round each has the cores of its neighbor.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def alone(given: argparse.Namespace) -> dict[str, Any]:
     from train import recipe_tree
 
     import weft
+    from weft.data.preparation import learn_tokenizers, read_corpus
+    from weft.fast.steps.quantization import quantize
     from weft.models.build import build_model
-    from weft.models.quantization import quantize
-    from weft.preparation import learn_tokenizers, read_corpus
     from weft.translation.translator import Translator
 
     rivals = _rivals_decode()

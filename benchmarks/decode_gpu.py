@@ -36,14 +36,14 @@ def ours(
     precision: torch.dtype, network: str = "transformer", *, graphs: bool = True
 ) -> Callable[[list[list[int]], str], int]:
     """``graphs``: whether steps are replayed as CUDA graphs, or launched one kernel after the other."""
+    from weft.fast.recording.encoder import EncoderGraphs
+    from weft.fast.recording.prompts import PromptGraphs
+    from weft.fast.recording.search import CudaGraphLoop
     from weft.models.build import build_model
     from weft.models.prompted_lm import PromptedLM
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
-    from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.interface import HypothesisArrays, PendingHypotheses, SearchRequest
-    from weft.translation.engines.encoder_graphs import EncoderGraphs
-    from weft.translation.engines.prompt_graphs import PromptGraphs
     from weft.translation.strategies import search
 
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in STACK]

@@ -60,13 +60,13 @@ def save_random_run(folder: Path) -> None:
 
 def on_ray(run: Path, file: Path, *, workers: int, gpus: float, block_lines: int) -> Rate:
     """What the command does, but for merging the blocks, whose times are read."""
-    from weft.cli.arguments import RunArguments
-    from weft.cli.bad_lines import BadLinePolicy
-    from weft.cli.translate import Job, OutputFormat
-    from weft.cli.translate_ray import MakeTranslate
-    from weft.cluster import blocks
-    from weft.cluster.job import ClusterJob
-    from weft.cluster.ray_pool import Pool, translate_blocks
+    from weft.apps.cli.arguments import RunArguments
+    from weft.apps.cli.bad_lines import BadLinePolicy
+    from weft.apps.cli.commands.translate import Job, OutputFormat
+    from weft.apps.cli.translate_ray import MakeTranslate
+    from weft.apps.cluster import blocks
+    from weft.apps.cluster.job import ClusterJob
+    from weft.apps.cluster.ray_pool import Pool, translate_blocks
 
     arguments = RunArguments(run.resolve(), None, "auto" if gpus else "cpu", None, "torch")
     settings = {} if gpus else {"kind": "greedy"}
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--task-blocks", type=int, default=16, help="the most blocks that an actor with a GPU is given")
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
-    from weft.cluster import ray_pool
+    from weft.apps.cluster import ray_pool
 
     ray_pool.GPU_BLOCKS = given.task_blocks
     with tempfile.TemporaryDirectory() as folder:

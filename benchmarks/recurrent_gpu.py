@@ -35,8 +35,8 @@ def translators(given: argparse.Namespace) -> dict[str, Any]:
     from train import recipe_tree
 
     import weft
+    from weft.data.preparation import learn_tokenizers, read_corpus
     from weft.models.build import build_model
-    from weft.preparation import learn_tokenizers, read_corpus
     from weft.translation.engines.torch import TorchEngine
     from weft.translation.translator import Translator
 

@@ -161,7 +161,7 @@ def _continued(run: Translator, prompts: Sequence[str], **search: Any) -> list[s
 
 
 def _english(run: Translator) -> list[Pair]:
-    from weft.preparation import read_corpus
+    from weft.data.preparation import read_corpus
 
     return [pair for pair in read_corpus(run.recipe, "test") if len(pair.target.split()) > 5]
 

@@ -96,17 +96,17 @@ def recipe(name: str, folder: Path, changes: list[str]) -> Any:
 
 def weft_speed(name: str, folder: Path, seconds: float, changes: list[str], *, graphs: bool = True) -> dict[str, Any]:
     """``graphs``: whether updates are replayed as CUDA graphs."""
-    from weft.evaluation.training_speed import training_speed
+    from weft.apps.bench.training_speed import training_speed
     from weft.training import trainer
 
     warmup = 400 if name.startswith("rnn") else 60  # a recurrence is recorded for more shapes
-    can_capture = trainer.can_capture
+    make_update = trainer.make_update
     try:
         if not graphs:
-            trainer.can_capture = lambda *_: False  # type: ignore[assignment]
+            trainer.make_update = make_update.plain  # type: ignore[attr-defined]
         found = training_speed(recipe(name, folder, changes), seconds=seconds, warmup=warmup)
     finally:
-        trainer.can_capture = can_capture
+        trainer.make_update = make_update
     return {"who": "weft" if graphs else "weft without CUDA graphs", "changes": changes, **found.record()}
 
 

@@ -21,9 +21,10 @@ from typing import Any
 import torch
 
 import weft
-from weft.evaluation.resource_usage import cpu_seconds
-from weft.evaluation.translation_speed import percentile
+from weft.apps.bench.resource_usage import cpu_seconds
+from weft.apps.bench.translation_speed import percentile
 from weft.translation.engines.interface import searched_batches
+from weft.translation.engines.torch import Execution
 from weft.translation.pipeline import tokenize
 from weft.translation.translator import Translator, windows_of
 
@@ -80,7 +81,8 @@ def main() -> None:
     given = parser.parse_args()
     run = weft.load(given.run, device="cuda")
     if given.plain:
-        run.engine.loop = run.engine.encoder_graphs = None  # type: ignore[attr-defined]
+        engine: Any = run.engine
+        engine.execution = Execution(engine.model, engine.device)
     lines = given.file.read_text("utf-8").split("\n")[:-1][: given.lines]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {run!r}, {len(lines):,} lines")
     for kind in given.kinds:

@@ -62,6 +62,7 @@ def modules_after(statement):
         "import weft",
         "import weft; weft.__version__",
         "import weft; weft.load_recipe",
+        "import weft; weft.recommend",
         "import weft.recipe, weft.errors",
         "import weft.text.tokenizer, weft.text.word_splitting, weft.files",
         "import weft.tasks",
@@ -100,6 +101,9 @@ recipe: weft.Recipe = weft.load_recipe("grammar", ["training.steps=5"])
 steps: int = recipe.training.steps
 for event in weft.train(recipe, "runs/x"):
     step: int = event.step
+for event in weft.train([("a", "b")], minutes=10, changes="seed=3"):
+    step = event.step
+lines: list[str] = weft.recommend("pairs.tsv", minutes=10).lines()
 run: weft.Translator = weft.load("runs/x", "runs/y", device="cpu")
 translation: weft.Translation = run.translate("a b", n_best=2, size=4)
 text: str = translation.text
@@ -117,7 +121,7 @@ import weft
 run = weft.load("runs/x")
 weft.lod("runs/x")
 weft.load(3)
-weft.train("grammar")
+weft.train(3)
 weft.load_recipe(None)
 weft.Pair("a", 3)
 run.translate(3)
@@ -180,7 +184,16 @@ def test_short_representations():
         (lambda: weft.load_recipe(None), "load_recipe: a NoneType was given; expected the name of a recipe, or a path"),
         (lambda: weft.load_recipe("grammar", [3]), "changes: a int was given; expected text: 'training.steps=500'"),
         (lambda: weft.make_recipe("grammar"), "make_recipe: a str was given; expected a dictionary of settings"),
-        (lambda: next(weft.train("x")), "train: a str was given; expected a recipe: weft.load_recipe(NAME)"),
+        (lambda: next(weft.train(3)), "pairs: 3 (int) was given, expected a list of pairs"),
+        (
+            lambda: next(weft.train(weft.load_recipe("grammar"), like="g2p")),
+            "like: of no use with a recipe that is made already; give it to weft.load_recipe",
+        ),
+        (
+            lambda: weft.recommend([("a", "b")]),
+            "recommend: a list was given; expected a file or a folder of pairs "
+            "(weft.train accepts a list, and saves it)",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line(call, message):

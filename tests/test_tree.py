@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from weft.tree import Tree, first, keep, map_tree, repeat, select, with_capacity
+from weft.tree import Tree, first, keep, map_tree, repeat, select
 from weft.tree import leaves as tensor_leaves
 
 quick = settings(deadline=None, max_examples=50)
@@ -72,7 +72,7 @@ def test_a_named_tuple_stays_one() -> None:
 
 
 class Cache(NamedTuple):
-    """A state with rows of its own, as `RowState` and `FixedCapacity` describe it."""
+    """A state with rows of its own, as `RowState` describes it."""
 
     values_RT: Tensor
     calls: tuple[Tensor, ...] = ()
@@ -83,9 +83,6 @@ class Cache(NamedTuple):
     def keep_rows(self, rows: Tensor) -> Cache:
         return Cache(self.values_RT[rows])
 
-    def with_capacity(self, capacity: int, *, return_attention: bool) -> Cache:
-        return Cache(torch.zeros(len(self.values_RT), capacity + return_attention))
-
 
 def test_a_state_may_select_its_own_rows() -> None:
     rows = torch.tensor([2, 0])
@@ -94,8 +91,6 @@ def test_a_state_may_select_its_own_rows() -> None:
     assert selected.left.tolist() == [2, 0]
     assert selected.right[0].values_RT is tree.right[0].values_RT and selected.right[0].calls == (rows,)
     assert keep(tree, rows).right[0].values_RT.tolist() == [[4, 5], [0, 1]]
-    grown = with_capacity(tree, 7, return_attention=True)
-    assert grown.left is tree.left and grown.right[0].values_RT.shape == (3, 8)
 
 
 def test_leaves_are_the_tensors_in_order() -> None:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weft.charts.chart import Chart
-from weft.evaluation.environment import environment
+from weft.apps.bench.environment import environment
+from weft.apps.labs import LABS, find_lab
+from weft.apps.labs.lab import LabResult
 from weft.files import save_text
-from weft.labs import LABS, find_lab
-from weft.labs.lab import LabResult
+from weft.pictures.charts.chart import Chart
 
 ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "build/labs", ROOT / "docs"
@@ -29,6 +29,7 @@ INTRODUCTION = """\
 A lab states a claim about sequence models as lectures state it, trains small models on the spot to measure it, draws
 it, and says whether it held. Each takes at most two minutes on two cores.
 
+<!-- not run (`weft lab all`): trains for minutes; tests/contracts/test_labs.py runs every lab -->
 ```sh
 weft lab                          # the labs and their claims
 weft lab scaling                  # table, chart, verdict, what the paper found, what to try next
@@ -50,9 +51,9 @@ of a threshold, the smallest effect that counts. It *held* if the whole interval
 the whole interval is on the other; otherwise the result is *inconclusive*. A lab with several predictions held if all
 of them did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same
 bytes on one machine; seconds, where they are measured, are an illustration and not part of a verdict. With three seeds
-an interval can reach beyond what a share can be, such as 112 %.
+an interval can extend beyond 0–100 %, such as to 112 %.
 
-To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/labs/scaling.py`.
+To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/apps/labs/scaling.py`.
 """
 
 

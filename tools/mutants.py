@@ -60,7 +60,7 @@ PRELOADED = (
     "pyarrow",
 )
 """Imported once, before the processes that run the tests are forked; nothing of weft."""
-LAUNCHING = ("tests/cli/test_train_workers.py",)
+LAUNCHING = ("tests/apps/cli/commands/test_train_workers.py",)
 """Test files that start so many processes that they run only for the files they mirror."""
 MOST_NAMING = 30
 """Test functions that run because they name a setting or a function."""
@@ -265,13 +265,14 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[str, str,
         "--current-test",
         str(current),
     ]
+    current.unlink(missing_ok=True)
     process = os.fork()
     if process == 0:
         _run_pytest(tree, [*options, *files], log, limit)
     deadline = time.monotonic() + WALL_FACTOR * limit
     status = None
     try:
-        while status is None and time.monotonic() < deadline:
+        while status is None and time.monotonic() < deadline and not _is_stuck(current):
             time.sleep(0.1)
             ended, status_word, usage = os.wait4(process, os.WNOHANG)
             status = os.waitstatus_to_exitcode(status_word) if ended else None
@@ -285,10 +286,15 @@ def run_tests(tree: Path, tests: Sequence[str], limit: float) -> tuple[str, str,
         return "survived", "", used
     if status is None or status in (-signal.SIGXCPU, -signal.SIGKILL):
         test, started = current.read_text("utf-8").rsplit(" ", 1) if current.is_file() else ("", "0")
-        hung = used - float(started) > HANGS_AFTER
+        hung = used - float(started) > HANGS_AFTER or _is_stuck(current)
         return "hung" if hung else "survived", test if hung else f"(limit reached at {test})", used
     lines = [line for line in log.read_text("utf-8").splitlines() if line.startswith(("FAILED", "ERROR"))]
     return "caught", lines[0].split(" - ")[0].split(" ", 1)[1] if lines else f"exit code {status}", used
+
+
+def _is_stuck(current: Path) -> bool:
+    """Whether the test that runs began longer ago than any test takes: it waits for what does not happen."""
+    return current.is_file() and time.time() - current.stat().st_mtime > WALL_FACTOR * HANGS_AFTER
 
 
 def _run_pytest(tree: Path, arguments: Sequence[str], log: Path, limit: float) -> NoReturn:
@@ -349,14 +355,16 @@ def main() -> int:
     parser.add_argument("-n", type=int, default=50, help="number of breakages (default: 50)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
     parser.add_argument("--kind", action="append", choices=[*OPERATORS], help="only breakages of this kind; repeatable")
-    parser.add_argument("--file", default="", help="only in files whose path below src/weft starts with this")
+    parser.add_argument(
+        "--file", action="append", help="only in files whose path below src/weft starts with this; repeatable"
+    )
     parser.add_argument("--limit", type=float, default=90, help="processor time for each, in seconds (default: 90)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="also run all tests that call the function")
     parser.add_argument("--again", type=Path, metavar="REPORT", help="those that survived in a report, and no others")
     parser.add_argument("--list", action="store_true", help="print the breakages drawn, and run nothing")
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "mutants.json")
     arguments = parser.parse_args()
-    found = [one for one in all_mutations(ROOT / "src" / "weft") if one.file.startswith(arguments.file)]
+    found = [one for one in all_mutations(ROOT / "src" / "weft") if one.file.startswith(tuple(arguments.file or [""]))]
     if arguments.again:
         mutants = json.loads(arguments.again.read_text("utf-8"))["mutants"]
         survived = {(one["file"], one["before"], one["after"]) for one in mutants if one["result"] == "survived"}

@@ -1,7 +1,8 @@
 """Small breakages of the source, of the kind that a careless edit makes; `tools/mutants.py` tries whether tests notice.
 
 Each is a replacement of a few bytes, found in the syntax tree. Not broken: docstrings, messages, annotations, types,
-decorators, what a branch does only on a GPU, the kernels of Triton, CUDA graphs, and the numbers of a picture's layout.
+decorators, what a branch does only on a GPU, the kernels of Triton, CUDA graphs, and the numbers of a layout: those of
+pictures, and the indent of JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-GPU_ONLY = ("kernels/triton/", "kernels/varlen_attention.py", "training/cuda_graph_update.py", "search/cuda_graphs.py")
+GPU_ONLY = (
+    "fast/triton/",
+    "fast/layers/varlen_attention.py",
+    "fast/updating/cuda_graph_update.py",
+    "fast/recording/search.py",
+)
 BUFFER = re.compile(r"CHUNK|BATCH|BLOCK|ROWS|LINES|BYTES|CACHE|BUFFER|THREADS|SECONDS")
 """Names of constants that say how much is done at a time: another number gives the same result."""
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -125,6 +131,8 @@ class SourceFile:
 
     def _is_excluded(self, node: ast.AST) -> bool:
         child = node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in self.text(node.test):
+            return True
         for owner in self.ancestors(node):
             if isinstance(owner, ast.Raise | ast.JoinedStr | ast.Assert):
                 return True
@@ -279,15 +287,24 @@ def remove_statement(file: SourceFile, node: ast.AST) -> Replacements:
 
 def return_early(file: SourceFile, node: ast.AST) -> Replacements:
     procedure = isinstance(node, ast.FunctionDef) and node.returns is not None and file.text(node.returns) == "None"
-    if procedure and isinstance(node, ast.FunctionDef) and len(node.body) > 2:
+    if procedure and isinstance(node, ast.FunctionDef) and len(node.body) > 2 and not _is_inert(node.body[-1]):
         yield (*file.span(node.body[-1]), "return")
+
+
+def _is_inert(node: ast.stmt) -> bool:
+    """Whether a statement does nothing: the declaration of an attribute, or the description below it."""
+    if isinstance(node, ast.AnnAssign):
+        return node.value is None
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def change_constant(file: SourceFile, node: ast.AST) -> Replacements:
     if not isinstance(node, ast.Constant) or type(node.value) not in (int, float, bool):
         return
     parent = file.parents[node]
-    if isinstance(parent, ast.UnaryOp) or file.name.startswith("views/"):
+    if isinstance(parent, ast.UnaryOp) or file.name.startswith("pictures/"):
+        return
+    if isinstance(parent, ast.keyword) and parent.arg == "indent":
         return
     if isinstance(parent, ast.Assign | ast.AnnAssign) and BUFFER.search(file.text(parent).split("=")[0]):
         return

@@ -63,7 +63,7 @@ def run_cell(source: str, namespace: dict[str, Any]) -> list[dict[str, Any]]:
 
 def run_commands(source: str) -> list[dict[str, Any]]:
     """Run lines such as ``!weft trace …``, in this process; what they print on stdout."""
-    from weft.cli import app
+    from weft.apps.cli import app
 
     printed = io.StringIO()
     for line in source.splitlines():

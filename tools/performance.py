@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.charts.table import cell_text
-from weft.costs import report
-from weft.costs.records import from_record
-from weft.costs.scale import Scale
+from weft.apps.bench import report
+from weft.apps.bench.records import from_record
+from weft.apps.bench.scale import Scale
+from weft.evaluation.statistics import number
 from weft.files import save_text
+from weft.pictures.charts.table import cell_text
 from weft.runs.size_limits import gigabytes
-from weft.statistics import number
 
 ROOT = Path(__file__).parent.parent
 PAGE, IMAGES = ROOT / "docs/performance.md", ROOT / "docs/images/performance"
@@ -82,7 +82,7 @@ def lines(name: str, scale: Scale) -> Iterator[str]:
     """The Markdown of a section."""
     section = SECTIONS[name]
     yield f"### {section.title}"
-    yield from ("```sh", section.command, "```", "")
+    yield from ("<!-- not run: the measurement of the tables below -->", "```sh", section.command, "```", "")
     about, sizes = report.heading(scale)
     where = scale.environment
     yield f"{about}. {sizes}."

@@ -27,7 +27,7 @@ def commands() -> str:
     """The help of every command."""
     from typer.main import get_command
 
-    from weft.cli import app
+    from weft.apps.cli import app
 
     parts = ["# Commands\n\n" + NOTE + "What `--help` prints.\n"]
     for name in names(get_command(app)):
@@ -77,18 +77,18 @@ IN_MODULES = (
     "weft.translation.results.HeadAttention",
     "weft.translation.results.CopiedTokens",
     "weft.training.events",
-    "weft.training.train.train_within",
+    "weft.pairs.train.Evaluated",
     "weft.evaluation.summary.summarize",
-    "weft.preparation.prepare.prepare",
+    "weft.data.preparation.prepare.prepare",
     "weft.models.interface.Model",
-    "weft.views.attention_map.draw_map",
+    "weft.pictures.attention_map.draw_map",
     "weft.text.tokenizer.Tokenizer",
     "weft.text.tokenizer.Tokenizers",
     "weft.text.tokenizer.learn",
     "weft.text.tokenizer.load",
     "weft.interop.importing.import_model",
     "weft.interop.export.export_run",
-    "weft.serve.app.create_app",
+    "weft.apps.serve.app.create_app",
 )
 """What is documented beside the names of ``weft``: the types that they return or take, and functions of modules."""
 
@@ -106,7 +106,7 @@ def api() -> str:
         *(f"::: {home}.{name}\n    options:\n      heading: weft.{name}\n" for name, home in weft._MODULES.items()),
         "::: weft.errors\n    options:\n      members: false\n",
         "::: weft.labs\n    options:\n      members: false\n",
-        "::: weft.labs.lab.LabResult\n    options:\n      heading: weft.labs.LabResult\n",
+        "::: weft.apps.labs.lab.LabResult\n    options:\n      heading: weft.labs.LabResult\n",
         "# In modules\n\nTypes that these functions return or take, and functions to import from their modules.\n",
         *(f"::: {name}\n" for name in IN_MODULES),
     ]

@@ -1,6 +1,7 @@
-"""Kill, signal, starve and damage weft at random, and compare what it delivers: ``make soak MINUTES=10 SEED=1``.
+"""Kill, signal, starve and damage weft at random, and compare what it delivers: ``make soak MINUTES=20 SEED=1``.
 
-Each round takes a command (train, train with two workers, prepare, translate, evaluate) and a disturbance:
+Each round takes a command (train, train with two workers, prepare, translate, evaluate, export, import, report, lab,
+tune, serve) and a disturbance:
 
     kill        SIGKILL at a random moment, up to three times
     signal      SIGINT, SIGTERM or SIGHUP at a random moment, up to three times
@@ -10,33 +11,33 @@ Each round takes a command (train, train with two workers, prepare, translate, e
 After the first three, the same command (with --resume, where there is one) must deliver what the undisturbed command
 delivered, bit for bit: weights, optimizer state, token store, translations, scores. Damage may be refused, in one line,
 or have no effect on the result. Text that a person may edit (recipe.toml, README.md, metrics.json, log.jsonl) is only
-required not to cause a traceback. The exit code is 0 if every round ended well.
+required not to cause a traceback. Rounds of tune and serve are killed and signaled only; what is compared of them is in
+tools/soak_tuning.py and tools/soak_service.py. The exit code is 0 if every round ended well.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import platform
 import random
-import re
-import resource
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+
+from soak_processes import MARK, BrokenPromiseError, Ended, check_messages, digest, last_line, run
+from soak_service import ServiceRounds
+from soak_tuning import SETTINGS as TUNING
+from soak_tuning import TuningRounds
 
 SETTINGS = {
     "data.folder": "/",
@@ -52,24 +53,25 @@ SETTINGS = {
     "training.log_every": 5,
     "training.device": "cpu",
 }
+TRANSFORMER = {
+    "tokenizer.kind": "bpe",
+    "tokenizer.size": 60,
+    **{f"model.{side}.layers": 1 for side in ("encoder", "decoder")},
+    "model.embedding": 16,
+    "training.steps": 20,
+    "training.metric": "loss",
+}
+"""Changes of `SETTINGS` for a model that other toolkits have too."""
+COMPLETE = {"prepare": "store", "export": "exported", "import": "run"}
+"""What a command makes in one rename: where it exists, the command had ended before the signal came."""
 EDITABLE = {"recipe.toml", "README.md", "metrics.json", "log.jsonl"}
 USED = {".ids", ".starts", ".part", "state.json", "about.json", "model.safetensors", "weights.safetensors"}
 """Names and endings of files without which nothing works: half of all damage is done to them."""
+WEIGHTS = (3, 1, 2, 2, 2, 2, 2, 1, 1, 1, 3)
+"""How often each command is taken, tune and serve last."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PATIENCE = 300.0
-"""Seconds after which a command hangs."""
 LOCKED_FOR = 60.0
 """Seconds for which workers without a launcher may hold the lock of their run."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    stdout: str
-    stderr: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -85,90 +87,6 @@ class Round:
     @property
     def failed(self) -> bool:
         return self.outcome not in ("same result", "refused in one line", "edited text")
-
-
-class BrokenPromiseError(Exception):
-    """A promise that was not kept."""
-
-
-def run(
-    arguments: list[str],
-    *,
-    when: Callable[[float], bool] = lambda seconds: False,
-    by: int = signal.SIGKILL,
-    file_size: int | None = None,
-) -> Ended:
-    """``weft ARGUMENTS`` in a forked process, so that torch is imported once; a signal is sent when the time is up."""
-    reading_out, writing_out = os.pipe()
-    reading_error, writing_error = os.pipe()
-    started = time.monotonic()
-    process = os.fork()
-    if process == 0:
-        os.close(reading_out)
-        os.close(reading_error)
-        _command(arguments, writing_out, writing_error, file_size)
-    os.close(writing_out)
-    os.close(writing_error)
-    contents = {reading_out: b"", reading_error: b""}
-    pending, code, sent = set(contents), None, False
-    while code is None or pending:
-        elapsed = time.monotonic() - started
-        if code is None and not sent and when(elapsed):
-            os.kill(process, by)
-            sent = True
-        if elapsed > PATIENCE and code is None:
-            os.killpg(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            raise BrokenPromiseError(f"hung: weft {' '.join(arguments)}")
-        ready, _, _ = select.select(list(pending), [], [], 0.01)
-        for stream in ready:
-            data = os.read(stream, 65536)
-            contents[stream] += data
-            if not data:
-                pending.discard(stream)
-        if code is None:
-            ended, status = os.waitpid(process, os.WNOHANG)
-            code = os.waitstatus_to_exitcode(status) if ended else None
-        elif not ready:
-            break  # workers that the killed launcher left behind still hold the pipe
-    for stream in contents:
-        os.close(stream)
-    texts = [content.decode("utf-8", "replace") for content in contents.values()]
-    return Ended(code if code is not None else 1, *texts, time.monotonic() - started)
-
-
-def _command(arguments: list[str], out: int, error: int, file_size: int | None) -> NoReturn:
-    code = 1
-    try:
-        os.setsid()
-        os.dup2(out, 1)
-        os.dup2(error, 2)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if file_size is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-        sys.argv = ["weft", *arguments]
-        from weft.cli import main
-
-        main()
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-
-
-def digest(*paths: Path) -> str:
-    """A hash of the content of files, and of which files there are."""
-    value = hashlib.sha256()
-    for path in paths:
-        value.update(path.name.encode() + b"\0" + (path.read_bytes() if path.is_file() else b"missing") + b"\0")
-    return value.hexdigest()
 
 
 class Command:
@@ -189,10 +107,13 @@ class Command:
             return [*arguments, "--resume"]
         return arguments
 
+    def is_complete(self, folder: Path) -> bool:
+        return self.name in COMPLETE and (folder / COMPLETE[self.name]).exists()
+
     def finish(self, folder: Path) -> str:
         """Run until complete, undisturbed; what was delivered."""
         deadline = time.monotonic() + LOCKED_FOR
-        if self.name == "prepare" and (folder / "store").exists():  # complete when the signal came
+        if self.is_complete(folder):
             return self.deliver(folder, Ended(0, "", "", 0.0))
         while True:
             ended = run(self.arguments(folder))
@@ -200,7 +121,7 @@ class Command:
                 return self.deliver(folder, ended)
             locked = ended.code == 2 and ("lock" in ended.stderr or "another process" in ended.stderr)
             if not locked or time.monotonic() > deadline:
-                raise BrokenPromiseError(f"does not go on: exit code {ended.code}: {_last_line(ended)}")
+                raise BrokenPromiseError(f"does not go on: exit code {ended.code}: {last_line(ended)}")
             time.sleep(0.5)
 
 
@@ -218,14 +139,21 @@ class Soak:
         more = ("\n".join(line[:5] for line in lines) + "\n") * 10  # more lines than are translated at a time
         self.sources.write_text(more, "utf-8")
         self.model, self.store = folder / "model", folder / "store"
+        self.transformer, self.exported = folder / "transformer", folder / "exported"
         changes = {**SETTINGS, **{f"data.{split}": str(self.pairs) for split in ("train", "valid", "test")}}
-        self.changes = [word for name, value in changes.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+        self.changes = _options(changes)
+        self.tuning = TuningRounds(_options({**changes, **TUNING}), self.sources)
+        self.transformer_changes = _options({**changes, **TRANSFORMER})
         self.commands = [
             Command("train", self._train, self._weights),
             Command("train, 2 workers", lambda path: [*self._train(path), "--workers", "2"], self._weights),
             Command("prepare", lambda path: self._prepare(path / "store"), self._prepared),
             Command("translate", lambda path: self._translate(self.model, path), self._translations),
             Command("evaluate", lambda path: self._evaluate(self.model, path), self._scores),
+            Command("export", lambda path: self._export(path / "exported"), self._exported),
+            Command("import", lambda path: ["import", str(self.exported), "--out", str(path / "run")], self._weights),
+            Command("report", lambda path: ["report", str(self.model), "--json"], self._report),
+            Command("lab", lambda path: ["lab", "scaling", "--quick", "--json"], self._lab),
         ]
 
     def _train(self, folder: Path, *more: str) -> list[str]:
@@ -242,6 +170,18 @@ class Soak:
         output = ["--json", "--output", str(folder / "output.txt")]
         return ["evaluate", str(model), str(self.pairs), "--limit", "60", "--engine", "torch", *output]
 
+    def _export(self, out: Path) -> list[str]:
+        return ["export", str(self.transformer), "--to", "huggingface", "--out", str(out)]
+
+    def _exported(self, folder: Path, ended: Ended) -> str:
+        return digest(*sorted((folder / "exported").iterdir()))
+
+    def _report(self, folder: Path, ended: Ended) -> str:
+        return json.dumps(json.loads(ended.stdout)["calibration"])
+
+    def _lab(self, folder: Path, ended: Ended) -> str:
+        return json.dumps(json.loads(ended.stdout)["data"])
+
     def _weights(self, folder: Path, ended: Ended) -> str:
         return digest(*sorted((folder / "run").rglob("*.safetensors")))
 
@@ -257,6 +197,11 @@ class Soak:
 
     def prepare(self) -> None:
         """The undisturbed results."""
+        arguments = ["train", "multi30k-transformer", *self.transformer_changes, "--out", str(self.transformer)]
+        for command_line in (arguments, self._export(self.exported)):
+            ended = run(command_line)
+            if ended.code != 0:
+                raise BrokenPromiseError(f"{command_line[0]}: exit code {ended.code}: {ended.stderr}")
         for command in self.commands:
             for attempt in ("first", "second"):  # the first also pays for what torch loads at its first use
                 folder = self.folder / attempt / command.name
@@ -274,6 +219,10 @@ class Soak:
             if command.name == "prepare":
                 shutil.copytree(folder / "store", self.store)
             print(f"undisturbed: {command.name}: {command.seconds:.1f} s", flush=True)
+        self.service = ServiceRounds(self.model, self.sources)
+        for kind in (self.service, self.tuning):
+            kind.prepare(self.folder / "first" / kind.name)
+            print(f"undisturbed: {kind.name}", flush=True)
         self.unfinished = self._stopped_when(self.commands[0], "run/training/step-21", lambda path: True)
         self.half_output = self._stopped_when(
             self.commands[3], "output.txt.part.json", lambda path: '"lines": 0' not in path.read_text("utf-8")
@@ -292,26 +241,33 @@ class Soak:
     def play(self) -> Round:
         disturbance = self.random.choice(("kill", "signal", "full disk", "damage", "damage"))
         folder = Path(tempfile.mkdtemp(dir=self.folder))
+        os.environ[MARK] = str(folder)
         try:
             if disturbance == "damage":
                 return self._damaged(folder)
-            weights = (3, 1, 2, 2, 2)
-            command = self.random.choices(self.commands, weights)[0]
+            kinds: list[Command | TuningRounds | ServiceRounds] = [
+                *self.commands,
+                *([] if disturbance == "full disk" else [self.tuning, self.service]),
+            ]
+            command = self.random.choices(kinds, WEIGHTS[: len(kinds)])[0]
+            detail = ""
             try:
-                if disturbance == "full disk":
+                if isinstance(command, TuningRounds | ServiceRounds):
+                    detail = command.play(folder, self.random, disturbance)
+                elif disturbance == "full disk":
                     self._with_full_disk(command, folder)
                 else:
                     self._interrupted(command, folder, disturbance)
             except BrokenPromiseError as failure:
                 return Round(command.name, disturbance, str(failure).split(":")[0], str(failure))
-            return Round(command.name, disturbance, "same result")
+            return Round(command.name, disturbance, "same result", detail)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _interrupted(self, command: Command, folder: Path, disturbance: str) -> None:
         for _ in range(self.random.randint(1, 3)):
-            if command.name == "prepare" and (folder / "store").exists():
-                break  # it was complete when the signal came
+            if command.is_complete(folder):
+                break
             by = signal.SIGKILL if disturbance == "kill" else self.random.choice(SIGNALS)
             moment = self.random.uniform(0, 1.1 * command.seconds)
             ended = run(command.arguments(folder), when=lambda seconds, moment=moment: seconds >= moment, by=by)
@@ -322,7 +278,7 @@ class Soak:
             locked = ended.code == 2 and "lock" in ended.stderr
             if ended.code not in (-by, 128 + by) and not locked:
                 raise BrokenPromiseError(
-                    f"wrong exit code: {ended.code} after {signal.Signals(by).name}: {_last_line(ended)}"
+                    f"wrong exit code: {ended.code} after {signal.Signals(by).name}: {last_line(ended)}"
                 )
         self._compare(command, command.finish(folder), folder)
 
@@ -338,7 +294,7 @@ class Soak:
     def _check_full(self, command: Command, folder: Path, ended: Ended, grow: Callable[[], None]) -> None:
         check_messages(ended)
         if ended.code not in (0, 2):
-            raise BrokenPromiseError(f"wrong exit code: {ended.code} on a full disk: {_last_line(ended)}")
+            raise BrokenPromiseError(f"wrong exit code: {ended.code} on a full disk: {last_line(ended)}")
         grow()
         delivered = command.deliver(folder, ended) if ended.code == 0 else command.finish(folder)
         self._compare(command, delivered, folder)
@@ -352,13 +308,15 @@ class Soak:
 
     def _damaged(self, folder: Path) -> Round:
         """Damage a copy of something stored, and use it."""
-        train, _, _, translate, evaluate = self.commands
+        train, _, _, translate, evaluate, export, _, report, _ = self.commands
         kinds = {
             "resume a damaged run": (train, self.unfinished, "run", train.arguments),
             "train on a damaged store": (train, self.store.parent, "store", self._train_on_store),
             "translate with a damaged run": (translate, self.model.parent, "model", self._use(self._translate)),
             "evaluate a damaged run": (evaluate, self.model.parent, "model", self._use(self._evaluate)),
             "resume a damaged output": (translate, self.half_output, "", translate.arguments),
+            "report a damaged run": (report, self.model.parent, "model", self._report_on),
+            "export a damaged run": (export, self.transformer.parent, "transformer", self._export_from),
         }
         name = self.random.choice(list(kinds))
         command, origin, part, arguments = kinds[name]
@@ -369,9 +327,9 @@ class Soak:
             ended = run(arguments(folder))
             check_messages(ended)
             if ended.code == 2:
-                return Round(name, "damage", "refused in one line", f"{described}: {_last_line(ended)}")
+                return Round(name, "damage", "refused in one line", f"{described}: {last_line(ended)}")
             if ended.code != 0:
-                raise BrokenPromiseError(f"wrong exit code: {ended.code}: {_last_line(ended)}")
+                raise BrokenPromiseError(f"wrong exit code: {ended.code}: {last_line(ended)}")
             if command.deliver(folder, ended) != command.result:
                 if path.name in EDITABLE:
                     return Round(name, "damage", "edited text", described)
@@ -383,8 +341,18 @@ class Soak:
     def _train_on_store(self, folder: Path) -> list[str]:
         return self._train(folder, "--set", f"data.prepared={folder / 'store'}")
 
+    def _report_on(self, folder: Path) -> list[str]:
+        return ["report", str(folder / "model"), "--json"]
+
+    def _export_from(self, folder: Path) -> list[str]:
+        return ["export", str(folder / "transformer"), "--to", "huggingface", "--out", str(folder / "exported")]
+
     def _use(self, arguments: Callable[[Path, Path], list[str]]) -> Callable[[Path], list[str]]:
         return lambda folder: arguments(folder / "model", folder)
+
+
+def _options(changes: dict[str, object]) -> list[str]:
+    return [word for name, value in changes.items() for word in ("--set", f"{name}={json.dumps(value)}")]
 
 
 def damage(folder: Path, generator: random.Random) -> tuple[Path, str]:
@@ -428,29 +396,17 @@ def small_file_system(folder: Path, size: int) -> Iterator[Callable[[], None] | 
         subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def check_messages(ended: Ended) -> None:
-    if "Traceback (most recent call last)" in ended.stderr:
-        raise BrokenPromiseError(f"traceback: {ended.stderr[-2000:]}")
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("weft: ")]
-    errors = [line for line in lines if "warning" not in line and not re.search(r", \d+ s$", line)]  # signs of life
-    if ended.code == 2 and len(errors) != 1:
-        raise BrokenPromiseError(f"not one line: {ended.stderr[-500:]!r}")
-
-
-def _last_line(ended: Ended) -> str:
-    return (ended.stderr.strip().splitlines() or [""])[-1]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
+    parser.add_argument("--minutes", type=float, default=20, help="how long (default: 20)")
     parser.add_argument("--seed", type=int, default=1, help="of the disturbances (default: 1)")
     parser.add_argument("--report", type=Path, default=Path("build/soak.json"), help="JSON (default: build/soak.json)")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # not ignored, even under nohup
     os.environ.update({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "NO_COLOR": "1"})
     import torch  # before the first fork
 
-    import weft.cli
+    import weft.apps.cli
     import weft.training.train  # noqa: F401
 
     torch.set_num_threads(1)

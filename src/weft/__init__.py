@@ -9,13 +9,18 @@
     run.translate("he hit me with a pie").text                     # one source, or a list of them
     print(weft.evaluate(run))                                      # on the test set of its recipe
 
+    print(weft.recommend("pairs.tsv"))                             # a recipe for your own pairs, with its reasons
+    for event in weft.train("pairs.tsv", minutes=10):              # trained with it, within ten minutes
+        print(event)
+
 Functions
     load_recipe(name, changes)   a recipe, with settings changed: "training.steps=500"
     make_recipe(settings)        a recipe from nested dictionaries
-    train(recipe, folder)        train a model into a run folder; an iterator of events
+    recommend(pairs)             a recipe for pairs, each choice with its reason, as a Recommendation
+    train(recipe, folder)        train a model into a run folder, from a recipe or on pairs; an iterator of events
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
-    tune(recipe, folder)         train variants of a recipe and keep the best; an iterator of events
+    tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
     report(run)                  all about a run on one HTML page, as a RunReport
 
@@ -23,20 +28,21 @@ Labs
     labs.scaling()               an experiment with its data, charts and verdict; labs.LABS lists all of them
 
 Classes
-    Recipe        every setting of a run
-    Translator    translates, scores, samples and shows attention
-    Translation   an output: text, score, tokens, attention, word links
-    Evaluation    scores with their signatures, outputs, and what they were computed from
-    RunReport     data, settings, learning curves, scores, errors and examples of a run; shows itself in a notebook
-    Comparison    scores of several runs with intervals and p-values, and where their outputs differ
-    Pair          a source, its target and their word links
-    WeftError     every error that weft raises on purpose; its message is one line
+    Recipe          every setting of a run
+    Recommendation  a recipe for pairs, the reasons of its choices, and warnings about the pairs
+    Translator      translates, scores, samples and shows attention
+    Translation     an output: text, score, tokens, attention, word links
+    Evaluation      scores with their signatures, outputs, and what they were computed from
+    RunReport       data, settings, learning curves, scores, errors and examples of a run; shows itself in a notebook
+    Comparison      scores of several runs with intervals and p-values, and where their outputs differ
+    Pair            a source, its target and their word links
+    WeftError       every error that weft raises on purpose; its message is one line
 
 Modules
     weft.training.events     what `train` yields: Started, Step, Validation, Saved, Finished, …
     weft.errors              the subclasses of WeftError
     weft.models.interface    the protocol of a model of your own
-    weft.serve               `create_app`: runs behind an HTTP API
+    weft.apps.serve               `create_app`: runs behind an HTTP API
 
 Names are imported when they are first used, so that importing weft is quick. On the command line: ``weft --help``.
 """
@@ -47,18 +53,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft import labs
+    from weft.apps import labs
+    from weft.apps.reporting.report import RunReport, report
+    from weft.apps.tuning.tune import tune
     from weft.data.pairs import Pair
     from weft.errors import WeftError
     from weft.evaluation.comparison import Comparison, compare
     from weft.evaluation.evaluate import Evaluation, evaluate
+    from weft.pairs.recommendation.recommend import Recommendation, recommend
+    from weft.pairs.train import train
     from weft.recipe import Recipe, load_recipe, make_recipe
-    from weft.reporting.report import RunReport, report
-    from weft.training.train import train
     from weft.translation.load import load
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
-    from weft.tuning.tune import tune
 
 __version__ = "0.1.0"
 
@@ -67,6 +74,7 @@ __all__ = [
     "Evaluation",
     "Pair",
     "Recipe",
+    "Recommendation",
     "RunReport",
     "Translation",
     "Translator",
@@ -77,6 +85,7 @@ __all__ = [
     "load",
     "load_recipe",
     "make_recipe",
+    "recommend",
     "report",
     "train",
     "tune",
@@ -86,14 +95,16 @@ _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
-    "train": "weft.training.train",
-    "tune": "weft.tuning.tune",
+    "train": "weft.pairs.train",
+    "recommend": "weft.pairs.recommendation.recommend",
+    "Recommendation": "weft.pairs.recommendation.recommend",
+    "tune": "weft.apps.tuning.tune",
     "evaluate": "weft.evaluation.evaluate",
     "Evaluation": "weft.evaluation.evaluate",
     "compare": "weft.evaluation.comparison",
     "Comparison": "weft.evaluation.comparison",
-    "report": "weft.reporting.report",
-    "RunReport": "weft.reporting.report",
+    "report": "weft.apps.reporting.report",
+    "RunReport": "weft.apps.reporting.report",
     "Recipe": "weft.recipe",
     "load_recipe": "weft.recipe",
     "make_recipe": "weft.recipe",
@@ -106,13 +117,10 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
     def __getattr__(name: str) -> Any:
-        from weft.garbage_collection import collection_paused
-
-        with collection_paused(promote=True):
-            if name == "labs":
-                return import_module("weft.labs")
-            if name in _MODULES:
-                return getattr(import_module(_MODULES[name]), name)
+        if name == "labs":
+            return import_module("weft.apps.labs")
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 

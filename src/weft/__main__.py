@@ -10,7 +10,7 @@ def main() -> None:
     # weft has no plugins of pydantic; to look for them is to read the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        from weft.cli import main
+        from weft.apps.cli import main
     except KeyboardInterrupt:
         print("weft: interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -1,31 +1,26 @@
-"""Files and folders: written so that a reader finds the old or the new version, locked, and read within limits.
-
-A folder that several processes might write to is locked: ``FOLDER/.lock`` says who holds the lock, and is itself locked
-by the operating system, which releases it when the process ends, however it ends. A folder that does not exist yet is
-locked in ``.FOLDER.part``, where it is filled before it is renamed.
+"""Files: written so that a reader finds the old or the new version, read within limits, with checksums; JSON.
 
 `read_bounded` and `read_json` are for files that may come from a stranger: a file larger than a limit, a device or a
 pipe is refused before it is read, and JSON of any content gives a value or an error of one line.
+Checksums (CRC-32) show damage when a file is opened; they do not protect against tampering.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
-import re
-import shlex
-import shutil
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from errno import EBUSY, EISDIR, ELOOP, ENXIO
+from errno import EISDIR, ELOOP, ENXIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from weft.errors import CheckpointError, FolderLockedError, WeftError
+from weft.errors import CheckpointError, WeftError
 
 MAX_JSON_BYTES = 16 << 20
 """The largest JSON file that `read_json` reads by default; those of a run folder have a few kilobytes."""
@@ -127,258 +122,11 @@ def parse_json(content: bytes | str, *, where: str, error: type[WeftError] = Che
     except RecursionError:
         raise error(f"{where}: damaged; its JSON is nested too deeply") from None
     except json.JSONDecodeError as reason:
-        at = f"line {reason.lineno}, column {reason.colno}"
-        raise error(f"{where}: damaged; it is not valid JSON ({at})") from None
+        raise error(f"{where}: damaged; it is not valid JSON (line {reason.lineno}, column {reason.colno})") from None
     except UnicodeDecodeError:
         raise error(f"{where}: damaged; it is not valid JSON (it is not UTF-8)") from None
     except ValueError:  # more digits than Python converts
         raise error(f"{where}: damaged; its JSON has a number with too many digits") from None
-
-
-LOCK_FILE = ".lock"
-WORKER_LOCK_FILE = ".lock.worker"
-"""Held by the first worker of a launcher, which itself holds `LOCK_FILE`."""
-LOCK_FILES = (LOCK_FILE, WORKER_LOCK_FILE)
-LOCK_PATIENCE = 1.0
-"""Seconds that a process waits by default for another one to release a lock."""
-POLL_SECONDS = 0.1
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-class LockOwner(NamedTuple):
-    """The process that holds a lock: the content of the lock file."""
-
-    pid: int
-    host: str
-    boot: str
-    """Differs from machine to machine, and after each start of a machine; empty if the system has no such number."""
-    purpose: str
-    """What it does: training, preparing, …"""
-    started: str
-    command: str
-
-    @classmethod
-    def this_process(cls, purpose: str) -> LockOwner:
-        boot = BOOT_ID.read_text("ascii").strip() if BOOT_ID.is_file() else ""
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        return cls(os.getpid(), os.uname().nodename, boot, purpose, now, shlex.join(sys.argv)[:1000])
-
-    @classmethod
-    def read(cls, handle: int) -> LockOwner | None:
-        """None if the file is empty or damaged."""
-        try:
-            owner = cls(**json.loads(os.pread(handle, 1 << 14, 0)))
-        except (OSError, ValueError, TypeError, RecursionError):
-            return None
-        strings = (owner.host, owner.boot, owner.purpose, owner.started, owner.command)
-        valid = type(owner.pid) is int and owner.pid > 0 and all(isinstance(text, str) for text in strings)
-        return owner if valid else None
-
-    def write(self, handle: int) -> None:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(self._asdict(), indent=1).encode() + b"\n", 0)
-
-    @property
-    def on_this_machine(self) -> bool:
-        """Whether it runs, or ran, where the locks of this process are known."""
-        this = LockOwner.this_process("")
-        return self.host == this.host or (bool(self.boot) and self.boot == this.boot)
-
-    def refusal(self, path: Path) -> str:
-        """Why the folder of this lock file cannot be used, and what to do."""
-        if self == UNKNOWN:
-            return "in use by another process; wait until it ends"
-        if self.pid == os.getpid() and self.on_this_machine:
-            return f"in use by this process itself ({self.purpose}); finish or close that first"
-        holder = f"in use by process {self.pid} on machine {self.host} ({self.purpose} since {self.started})"
-        if self.on_this_machine:
-            return f"{holder}; wait until it ends, or stop it: kill {self.pid}"
-        return f"{holder}; wait until it ends, or stop it there; if it has ended already, remove {path}"
-
-
-UNKNOWN = LockOwner(0, "", "", "", "", "")
-"""The owner of a lock file that is just being written or removed."""
-
-
-@contextmanager
-def lock_folder(
-    folder: Path,
-    purpose: str,
-    *,
-    name: str = LOCK_FILE,
-    patience: float | None = None,
-    on_wait: Callable[[str], None] = lambda message: None,
-) -> Iterator[None]:
-    """Be the only process that writes to a folder; `FolderLockedError` says which other one does.
-
-    The folder need not exist. The lock of a process that has ended on this machine counts for nothing. A lock that a
-    process of another machine did not release is kept: on some shared file systems a machine cannot see the locks of
-    another.
-
-    ``patience``: seconds to wait for the lock, by default `LOCK_PATIENCE`; ``on_wait`` is called once, with the
-    reason, when the waiting begins.
-    """
-    folder = Path(folder)
-    deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
-    waiting = False
-    while isinstance(handle := _acquire(folder, name), LockOwner):
-        message = f"{folder}: {handle.refusal(_lock_path(folder, name))}"
-        if time.monotonic() >= deadline:
-            raise FolderLockedError(message)
-        if not waiting:
-            on_wait(message)
-        waiting = True
-        time.sleep(POLL_SECONDS)
-    try:
-        LockOwner.this_process(purpose).write(handle)
-        yield
-    finally:
-        _release(handle, folder, name)
-
-
-def part_folder(folder: Path) -> Path:
-    """The folder that is filled before it is renamed to `folder`."""
-    folder = Path(folder).resolve()
-    return folder.with_name(f".{folder.name}.part")
-
-
-def _lock_path(folder: Path, name: str) -> Path:
-    """The lock file of a folder, which may not exist yet."""
-    return (folder if folder.exists() else part_folder(folder)) / name
-
-
-def _acquire(folder: Path, name: str) -> int | LockOwner:
-    """An open handle of the lock file, locked; or who holds the lock."""
-    path = _lock_path(folder, name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except (FileNotFoundError, FileExistsError):
-        if _is_folder_or_missing(path.parent):  # another process has removed the folder at this moment
-            return UNKNOWN
-        raise
-    if (owner := _lock(handle, path, fcntl.LOCK_EX)) is not None:
-        os.close(handle)
-        return owner
-    if path != _lock_path(folder, name):  # another process has just created the folder
-        _release(handle, folder, name)
-        return UNKNOWN
-    return handle
-
-
-def _release(handle: int, folder: Path, name: str) -> None:
-    """Remove the lock file, which is locked, and close it."""
-    for path in (folder / name, part_folder(folder) / name):
-        with suppress(OSError):  # it is the other one, or was removed
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                path.unlink()
-    os.close(handle)
-    with suppress(OSError):  # there is none, or something is in it
-        part_folder(folder).rmdir()
-
-
-def _is_folder_or_missing(path: Path) -> bool:
-    """In one system call: between two, another process may remove the folder or create it."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except OSError:
-        return True
-
-
-def _lock(handle: int, path: Path, mode: int) -> LockOwner | None:
-    """Lock an open lock file; None, or who prevents that."""
-    try:
-        fcntl.flock(handle, mode | fcntl.LOCK_NB)
-        owner = LockOwner.read(handle)
-        ended = owner is None or owner.on_this_machine
-    except BlockingIOError:
-        return LockOwner.read(handle) or UNKNOWN
-    except OSError:  # a file system without locks
-        owner = LockOwner.read(handle)
-        ended = owner is None or (owner.on_this_machine and not _is_alive(owner.pid))
-    if not ended:
-        return owner
-    try:
-        return None if os.path.samestat(os.fstat(handle), path.stat()) else UNKNOWN
-    except OSError:  # it has just been released
-        return UNKNOWN
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it belongs to another user
-        return True
-    return True
-
-
-def lock_owner(folder: Path, name: str = LOCK_FILE) -> LockOwner | None:
-    """The process that holds the lock of a folder, if there is one; works for folders that cannot be written to."""
-    path = _lock_path(folder, name)
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        return _lock(handle, path, fcntl.LOCK_SH)
-    finally:
-        os.close(handle)
-
-
-def check_unlocked(folder: Path) -> None:
-    """Fail if another process holds the lock of a folder: a quick check before long work."""
-    owner = lock_owner(folder)
-    if owner is not None and owner != UNKNOWN:
-        raise FolderLockedError(f"{folder}: {owner.refusal(_lock_path(folder, LOCK_FILE))}")
-
-
-def is_empty_folder(path: Path) -> bool:
-    """Whether a folder contains nothing but locks."""
-    return path.is_dir() and all(entry.name in LOCK_FILES for entry in path.iterdir())
-
-
-@contextmanager
-def creating_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `path` in one rename when the block ends well.
-
-    The caller holds the lock of `path`, which goes along; so what a killed process has left can be removed here.
-    """
-    path = Path(path).resolve()
-    if path.is_mount():
-        raise OSError(EBUSY, "is a mount point; choose a folder inside it", str(path))
-    temporary = part_folder(path)
-    remove_left_folders(path)
-    try:
-        temporary.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        sync_folder(temporary)
-        for name in LOCK_FILES:
-            with suppress(FileNotFoundError):
-                (path / name).rename(temporary / name)
-        try:
-            temporary.rename(path)
-        except OSError as error:  # another process has put something into it
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        sync_folder(path.parent)
-    finally:
-        remove_left_folders(path)
-
-
-def remove_left_folders(path: Path) -> None:
-    """Remove unfinished folders of killed processes beside `path`, but no locks; the caller holds the lock."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}(\.\d+)?\.(part|old)")
-    for folder in path.parent.iterdir() if path.parent.is_dir() else ():
-        if not pattern.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
-            continue
-        for entry in folder.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            elif entry.name not in LOCK_FILES:
-                entry.unlink(missing_ok=True)
-        with suppress(OSError):  # it is locked
-            folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:
@@ -390,3 +138,47 @@ def sync_folder(folder: Path) -> None:
         raise OSError(error.errno, error.strerror, str(folder)) from None
     finally:
         os.close(handle)
+
+
+CHECKSUM = "crc32"
+"""The key of a checksum in a JSON object, and in the metadata of a tensor file."""
+
+
+def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
+    """The same JSON object with a checksum, which `check_checksum` compares."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def check_checksum(content: dict[str, Any], *, where: str, error: type[WeftError] = CheckpointError) -> None:
+    """Remove the checksum from a JSON object; ``error`` if it is not that of the rest. Older files have none."""
+    if (checksum := content.pop(CHECKSUM, None)) is not None and checksum != _checksum(content):
+        raise error(f"{where}: damaged (its content does not match its checksum); restore it from a copy")
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
+
+
+def file_checksum(path: Path) -> str:
+    """The CRC-32 of a file; about 3 GB a second."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+def json_text(record: Any) -> str:
+    """A record in one line; numbers that are not finite, such as log 0, are null."""
+    return json.dumps(json_value(record), ensure_ascii=False)
+
+
+def json_value(value: Any) -> Any:
+    """The value as JSON has it: None for numbers that are not finite, lists for tuples, texts for names and paths."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): json_value(item) for name, item in value.items()}
+    if isinstance(value, Path):
+        return str(value)
+    return [json_value(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value

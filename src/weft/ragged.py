@@ -4,7 +4,7 @@ Linear layers, norms, embeddings and losses work on its ``values`` and are indep
 need neither padding nor masks. Only attention and the recurrent layers need the boundaries: they read them from the
 `Layout`, which computes each index tensor once per batch and shares it between layers. Attention pads and masks inside
 (`to_padded`), except in the variable-length kernel. Updates on a GPU fill up whole batches, with tokens that have no
-loss (training/cuda_graph_update.py).
+loss (fast/updating/cuda_graph_update.py).
 
 Suffixes for the axes of a tensor, used in attention/, models/ and search/:
 
@@ -37,6 +37,7 @@ class TimeMajor:
     """
 
     def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         lengths, device = layout.lengths, layout.device
         rows = torch.argsort(lengths, descending=True, stable=True)
         sizes = (lengths[:, None] > torch.arange(layout.longest)).sum(0)
@@ -62,10 +63,6 @@ class TimeMajor:
         """The inverse of `sort`."""
         return _Permute.apply(values_ND, self.inverse, self.indices)
 
-    def map(self, function: Callable[[Tensor], Tensor], values_ND: Tensor) -> Tensor:
-        """``function``, which works token by token, of values in this order."""
-        return function(values_ND)
-
     def sort_rows(self, values_BD: Tensor) -> Tensor:
         """One value per row, in the order of ``sorted_rows``."""
         return values_BD.index_select(0, self.sorted_rows)
@@ -73,6 +70,14 @@ class TimeMajor:
     def unsort_rows(self, values_BD: Tensor) -> Tensor:
         """The inverse of `sort_rows`."""
         return values_BD.index_select(0, self.unsorted_rows)
+
+    def last(self, values_ND: Tensor, initial_BD: Tensor) -> Tensor:
+        """(B, …) of values in this order, those at the last token of each row; ``initial_BD`` where a row has none."""
+        begins = torch.tensor([0, self.layout.rows, *self.batch_sizes]).cumsum(0).to(values_ND.device)
+        positions_B = begins[self.sort_rows(self.layout.device_lengths)] + torch.arange(
+            self.layout.rows, device=values_ND.device
+        )
+        return torch.cat([initial_BD, values_ND]).index_select(0, positions_B)
 
 
 class PaddedTimeMajor(TimeMajor):
@@ -99,18 +104,14 @@ class PaddedTimeMajor(TimeMajor):
     def unsort(self, values_ND: Tensor, *, reverse: bool = False) -> Tensor:
         return _TakeUnique.apply(values_ND, self._indices(reverse))
 
-    def map(self, function: Callable[[Tensor], Tensor], values_ND: Tensor) -> Tensor:
-        """The same, applied to tokens alone and not to padding."""
-        return self.sort(function(self.unsort(values_ND)))
-
     def sort_rows(self, values_BD: Tensor) -> Tensor:
         return values_BD
 
     def unsort_rows(self, values_BD: Tensor) -> Tensor:
         return values_BD
 
-    def last(self, values_ND: Tensor) -> Tensor:
-        """(B, …) of values in this order, those at the last token of every row."""
+    def last(self, values_ND: Tensor, initial_BD: Tensor | None = None) -> Tensor:
+        """The same; a row without tokens has what follows its first time step, not ``initial_BD``."""
         layout = self.layout
         rows_B = torch.arange(layout.rows, device=layout.device)
         return values_ND.index_select(0, (layout.device_lengths - 1).clamp(min=0) * layout.rows + rows_B)
@@ -233,7 +234,7 @@ class FixedLayout(CapturableLayout):
 
     `assign` overwrites them with those of another batch of as many rows and tokens. A replayed update sees nothing
     but the device tensors, so what reads ``lengths``, ``offsets`` or other values on the CPU must not be part of it.
-    See training/cuda_graph_update.py.
+    See fast/updating/cuda_graph_update.py.
     """
 
     def __init__(self, lengths: Tensor, device: torch.device | str = "cpu", *, longest: int) -> None:

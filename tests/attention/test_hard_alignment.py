@@ -12,6 +12,7 @@ from torch import Tensor
 
 from oracles import hard_attention as oracle
 from weft.attention.hard_alignment import AlignmentSizes, First, HardAlignment, condition, first_position, logsumexp
+from weft.attention.scores import Additive
 from weft.recipe import AttentionSettings
 from weft.recipe.choices import HARD_ALIGNMENTS, resolve
 
@@ -26,6 +27,24 @@ def alignment_of(name: str, *, max_jump: int = 2) -> HardAlignment:
     settings = AttentionSettings(hard=name, score="additive", size=11, max_jump=max_jump)
     kind: type[HardAlignment] = resolve(HARD_ALIGNMENTS, name)
     return kind(settings, AlignmentSizes(queries=QUERIES, states=STATES)).double()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["zeroth", "monotonic"])
+def test_the_score_is_that_of_the_settings(name: str) -> None:
+    kind: type[HardAlignment] = resolve(HARD_ALIGNMENTS, name)
+    for size, width in ((11, 11), (0, QUERIES)):
+        alignment = kind(AttentionSettings(hard=name, score="additive", size=size), AlignmentSizes(QUERIES, STATES))  # type: ignore[call-arg]
+        assert isinstance(alignment.score, Additive) and alignment.score.vector.shape == (width,)
+    settings = AttentionSettings(hard=name, score="cosine", temperature=0.7)
+    assert kind(settings, AlignmentSizes(QUERIES, QUERIES)).score.temperature == 0.7  # type: ignore[call-arg, union-attr]
+
+
+@pytest.mark.parametrize(("size", "width"), [(11, 11), (0, QUERIES)])
+def test_the_width_of_the_hidden_layer_of_jumps(size: int, width: int) -> None:
+    alignment = First(AttentionSettings(hard="first", size=size, max_jump=6), AlignmentSizes(QUERIES, STATES))
+    assert (alignment.jumps.in_features, alignment.jumps.out_features) == (width, 7)
+    assert alignment.query_projection.weight.shape == (width, QUERIES)
+    assert alignment.key_projection.weight.shape == (width, STATES)
 
 
 def batch(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, 
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.records import AttentionRecords
 from weft.attention.relative_positions import rotation
-from weft.attention.step_attention import History, KeysValues, StepKeysValues
+from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.ragged import Layout
 
 LENGTHS, SOURCE_LENGTHS = [3, 1, 5, 2], [2, 7, 1, 3]
@@ -114,7 +114,7 @@ def test_steps_equal_causal_self_attention(heads: int, kv_heads: int, rotary: bo
     for time in range(length):
         step_rotation = rotation(torch.full((rows,), time), width, torch.float64) if rotary else None
         step_bias = bias[:, :, time : time + 1, : time + 1]
-        step = (stream_BTD[:, time], History(*history), step_rotation, step_bias, None)
+        step = (stream_BTD[:, time], history, step_rotation, step_bias, None)
         output_RD, history, weights_RHS = module.step(*step)
         torch.testing.assert_close(output_RD, whole.unflatten(0, (rows, length))[:, time])
         torch.testing.assert_close(weights_RHS, records[0].weights_BHTS[:, :, time, : time + 1])
@@ -125,7 +125,7 @@ def test_steps_equal_causal_self_attention(heads: int, kv_heads: int, rotary: bo
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
 def test_steps_equal_cross_attention(heads: int, kv_heads: int) -> None:
-    """Three hypotheses per source, side by side; with and without the weights."""
+    """Three hypotheses per source, side by side."""
     module = cross_attention(heads, kv_heads)
     stream_RD, source_MD = draw(6, WIDTH), draw(10, SOURCE_WIDTH)
     records = AttentionRecords(True, None)
@@ -134,7 +134,6 @@ def test_steps_equal_cross_attention(heads: int, kv_heads: int) -> None:
     source = StepKeysValues(*(part.unflatten(0, (2, 5)).transpose(1, 2) for part in module.keys_values(source_MD)))
     output_RD, weights_RHS = module.step(stream_RD, source)
     torch.testing.assert_close(output_RD, whole)
-    torch.testing.assert_close(module.step_output(stream_RD, source), whole)
     torch.testing.assert_close(weights_RHS, records[0].weights_BHTS.transpose(1, 2).flatten(0, 1))
 
 

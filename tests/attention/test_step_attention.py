@@ -9,7 +9,7 @@ from torch import Tensor
 from oracles.attention import slow_attention
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.records import AttentionRecords
-from weft.attention.step_attention import StepKeysValues, step_attention, step_attention_output
+from weft.attention.step_attention import StepKeysValues, step_attention
 from weft.ragged import Layout, Ragged, additive_mask
 
 WIDTH = 5
@@ -39,7 +39,6 @@ def test_one_part(heads: int, kv_heads: int, hypotheses: int) -> None:
         queries_NHD, keys_NHD, values_NHD, recorder=records.recorder(0)
     )
     torch.testing.assert_close(outputs_RHD, expected)
-    torch.testing.assert_close(step_attention_output(queries_NHD, source), expected)
     torch.testing.assert_close(weights_RHS, records[0].weights_BHTS.transpose(1, 2).flatten(0, 1))
 
 

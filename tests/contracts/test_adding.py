@@ -18,13 +18,14 @@ from weft.attention.windows import Window
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.filtering.steps import Kept, Step
 from weft.data.pairs import Pair
+from weft.data.preparation import read_corpus
 from weft.data.reading.json_lines import JsonLines
 from weft.evaluation import metrics
 from weft.evaluation.metrics import Metric, MetricScore, compute_metrics
 from weft.models.build import build_model
 from weft.models.cells import Cell, LayerState
 from weft.models.encoders import Encoded
-from weft.preparation import read_corpus
+from weft.pictures.trace import VIEWS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, choices, files, load_recipe, make_recipe
 from weft.recipe.choices import resolve
@@ -32,7 +33,6 @@ from weft.search.trace import Trace
 from weft.text.characters import CharacterTokenizer
 from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
-from weft.views.trace import VIEWS
 
 
 def add(monkeypatch: pytest.MonkeyPatch, table: dict[str, str], name: str, attribute: str) -> None:
@@ -95,8 +95,8 @@ class MinimalGatedUnit(Cell):
     sums_gates = True
 
     @staticmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        gate, candidate = (input_BG if state_BG is None else input_BG + state_BG).chunk(2, -1)
+    def step(input_BG: Tensor, state_BG: Tensor, state: LayerState) -> LayerState:
+        gate, candidate = (input_BG + state_BG).chunk(2, -1)
         return (torch.lerp(state[0], torch.tanh(candidate), torch.sigmoid(gate)),)
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.cli import main
+from weft.apps.cli import main
 from weft.errors import RecipeError
 from weft.recipe import load_recipe, make_recipe
 from weft.recipe.toml import settings_of
@@ -550,6 +551,56 @@ CASES = [
         "RUN/recipe.toml: not valid TOML: it is nested too deeply",
     ),
     run(
+        "recipe of a run with a key of 20,000 parts",
+        {"RUN/recipe.toml": f"{'.'.join('a' * 20_000)} = 1"},
+        "RUN/recipe.toml: settings are nested more than 32 deep",
+    ),
+    run(
+        "a run with a key of 20,000 parts that is resumed",
+        {"RUN/recipe.toml": f"{'.'.join('a' * 20_000)} = 1"},
+        "RUN/recipe.toml: settings are nested more than 32 deep",
+        *("train", "RUN", "--resume"),
+    ),
+    run(
+        "a record of data files that is damaged",
+        {
+            "RUN/data_files.json": "[",
+            "RUN/recipe.toml": "[data]\ntrain = 'in.txt'",
+            "RUN/in.txt": "a\tb",
+            "RUN/model.safetensors": "",
+        },
+        "RUN/data_files.json: damaged; it is not valid JSON (line 1, column 2)",
+        *("data", "show", "RUN/recipe.toml"),
+    ),
+    run(
+        "import of a run",
+        {},
+        "RUN: is a run of weft already; use it as it is: weft translate RUN",
+        *("import", "RUN", "--out", "out"),
+    ),
+    run(
+        "a service of a run with a damaged recipe",
+        {"RUN/recipe.toml": None},
+        "RUN: not a run folder (it has no recipe.toml)",
+        *("serve", "RUN"),
+    ),
+    Case(
+        "new data of a new run",
+        GOOD,
+        ["train", "r.toml", "--out", "out", "--accept-new-data"],
+        "--accept-new-data: is for a run that is resumed; add --resume, or leave it out",
+    ),
+    *(
+        Case(
+            f"a folder in /proc for {command[0]}",
+            {**GOOD, "m/model.npz": "x"},
+            [*command, "--out", "/proc/x"],
+            f"/proc/x: {reason}no folder can be created there…",
+        )
+        for command, reason in ((["train", "r.toml"], "cannot write: "), (["import", "m"], ""))
+        if Path("/proc/self").exists()
+    ),
+    run(
         "recipe of a run with a huge model",
         {"RUN/recipe.toml": "[model]\nembedding = 100000000"},
         "RUN/recipe.toml: model.embedding: 100000000 was given; input should be less than or equal to 1000000",
@@ -756,7 +807,7 @@ CASES = [
         "adapters of unknown projections",
         GOOD,
         "training.lora.targets: no projection matches 'qury'; this model has …",
-        *("--lora", "rank=2,targets=qury"),
+        *("--lora", "rank=2,targets=qury", "--from", "RUN"),
     ),
 ]
 
@@ -778,7 +829,7 @@ def typed(monkeypatch, capfd, tmp_path) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("weft.text.isolation.CPU_SECONDS", 0.3)
     monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1 << 20)
-    monkeypatch.setattr("weft.cli.raise_on_signals", lambda: None)  # the signals of this process are for pytest
+    monkeypatch.setattr("weft.apps.cli.raise_on_signals", lambda: None)  # the signals of this process are for pytest
 
     def typed(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["weft", *arguments])
@@ -810,6 +861,18 @@ def test_one_line(case, typed, request, tmp_path):
     assert stderr.startswith("weft: ") and stderr.count("\n") == 1 and len(stderr) < 1000
     line = stderr.removeprefix("weft: ").rstrip("\n").replace(str(tmp_path), "HERE")
     assert re.fullmatch(".*".join(map(re.escape, case.line.split("…"))), line), line
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+@pytest.mark.parametrize(
+    "command", [("translate", "RUN", "in.txt"), ("bench", "train", "addition"), ("tune", "addition"), ("sample", "RUN")]
+)
+def test_a_device_that_is_not_here(command, typed, trained, tmp_path):
+    """The message names the option, not a setting that the user has not seen."""
+    shutil.copytree(trained, tmp_path / "RUN")
+    (tmp_path / "in.txt").write_text("a\n", "utf-8")
+    code, _, stderr = typed(*command, "--device", "cuda")
+    assert (code, stderr) == (2, "weft: --device cuda: this machine has no CUDA; use cpu or auto\n")
 
 
 NAMES = [setting.name for setting in settings_of(load_recipe("grammar"))]

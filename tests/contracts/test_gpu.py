@@ -9,7 +9,7 @@ import torch
 
 from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import Batch, PairStore, TokenStore
-from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
+from weft.fast.updating.cuda_graph_update import CudaGraphUpdate
 from weft.models.build import build_model
 from weft.models.layers import Output
 from weft.models.sparse_output import Entmax15Output
@@ -19,9 +19,8 @@ from weft.recipe.choices import NORMALIZERS
 from weft.runs.layout import RunFolder
 from weft.search.beam import BeamOptions, beam_search
 from weft.search.interface import SearchRequest
-from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
-from weft.training.loss import batch_loss, output_cross_entropy, output_loss
+from weft.training.loss import IGNORE_INDEX, batch_loss, output_loss
 from weft.training.trainer import Trainer
 from weft.training.update import PlainUpdate, TrainingContext
 
@@ -149,14 +148,14 @@ def test_the_loss_kernel_is_the_loss(smoothing: float) -> None:
     for device in ("cpu", "cuda"):
         there, copy = states.to(device).requires_grad_(), Output(5003, 24).to(device)
         copy.load_state_dict(output.state_dict())
-        loss = output_cross_entropy(copy, there, targets.to(device), smoothing=smoothing)
+        loss = output_loss(copy, there, targets.to(device), smoothing=smoothing)
         gradients = torch.autograd.grad(loss.smoothed, [there, *copy.parameters()])
         found.append([one.cpu() for one in (loss.smoothed, loss.negative_log_likelihood, *gradients)])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
     targets[5] = IGNORE_INDEX
     there = states.cuda().requires_grad_()
-    loss = output_cross_entropy(output.cuda(), there, targets.cuda(), smoothing=smoothing)
+    loss = output_loss(output.cuda(), there, targets.cuda(), smoothing=smoothing)
     [gradient] = torch.autograd.grad(loss.smoothed, [there])
     assert not gradient[5].any() and gradient[4].any()
     assert loss.negative_log_likelihood.cpu() < found[0][1]

@@ -104,8 +104,8 @@ def test_ctranslate2(imported: tuple[str, Path], tmp_path: Path) -> None:
 
 def test_a_service(imported: tuple[str, Path]) -> None:
     """With the languages of a model that has several."""
-    from serve.servers import running_server, settings
-    from weft.serve import create_app
+    from apps.serve.servers import running_server, settings
+    from weft.apps.serve import create_app
 
     kind, path = imported
     if kind != "nllb":

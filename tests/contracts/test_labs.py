@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from weft import labs
-from weft.labs.lab import Lab, LabResult
-from weft.labs.verdicts import OUTCOMES
+from weft.apps import labs
+from weft.apps.labs.lab import Lab, LabResult
+from weft.apps.labs.verdicts import OUTCOMES
 
 MAX_LINES = 150
 SHARED = {"__init__", "lab", "page", "text", "training", "trials", "verdicts"} | {
@@ -57,7 +57,7 @@ NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) fo
 
 
 def module_of(name: str) -> Any:
-    return importlib.import_module(f"weft.labs.{name}")
+    return importlib.import_module(f"weft.apps.labs.{name}")
 
 
 def test_every_lab_is_in_the_table() -> None:
@@ -74,7 +74,7 @@ def test_its_file(name: str) -> None:
     assert source.count("\n") <= MAX_LINES, f"{name}: at most {MAX_LINES} lines"
     docstring = ast.get_docstring(ast.parse(source)) or ""
     assert len(docstring.splitlines()) >= 6, f"{name}: its docstring explains it to a student"
-    assert (Path(__file__).parents[1] / "labs" / f"test_{name}.py").is_file()
+    assert (Path(__file__).parents[1] / "apps" / "labs" / f"test_{name}.py").is_file()
 
 
 @pytest.mark.parametrize("name", labs.LABS)
@@ -90,7 +90,7 @@ def test_its_description(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tiny_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.labs.trials.worker_count", lambda: 0)
+    monkeypatch.setattr("weft.apps.labs.trials.worker_count", lambda: 0)
     result = labs.LABS[name](2, quick=True, **TINY[name])
     assert result.lab == labs.find_lab(name) and result.seeds == (1, 2) and result.quick
     assert result.verdict.outcome in OUTCOMES and result.verdict.sentence.endswith(".")

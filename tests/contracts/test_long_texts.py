@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from weft.errors import InputTooLongError
+from weft.evaluation.evaluate import evaluate
 from weft.recipe.choices import TOKENIZERS
 from weft.text import vocabulary
 from weft.text.options import LearningOptions
@@ -62,3 +63,29 @@ def test_a_source_of_too_many_tokens(copier: Translator, monkeypatch: pytest.Mon
         f"a source of {limit + 2:,} tokens; at most {limit:,} are translated (10,000, or 10 times data.max_length); "
         "split it"
     )
+
+
+def test_a_pair_of_too_many_tokens_is_not_scored(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attention of a pair of 50,000 tokens a side takes minutes and gigabytes."""
+    monkeypatch.setattr(inputs, "MAX_SOURCE_TOKENS", 5)
+    limit = 10 * copier.recipe.data.max_length
+    long, longest = "a " * limit, "a " * (limit - 1)
+    assert copier.score([(longest, longest)])
+    for side, pair in {"source": (long, "a"), "target": ("a", long)}.items():
+        for compute in (copier.score, copier.force_decode):
+            with pytest.raises(InputTooLongError) as error:
+                compute([("a", "a"), pair])
+            assert str(error.value) == (
+                f"a {side} of {limit + 1:,} tokens; at most {limit:,} are scored (10,000, or 10 times "
+                "data.max_length); split it"
+            )
+
+
+def test_such_pairs_are_left_out_of_an_evaluation(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_SOURCE_TOKENS", 5)
+    limit = 10 * copier.recipe.data.max_length
+    pairs = [("a", "a"), ("a " * limit, "a"), ("a", "a " * limit), ("a " * (limit - 1), "a")]
+    evaluation = evaluate(copier, pairs, ["exact_match"])
+    assert evaluation.pairs == 2 and evaluation.left_out == {"length": 2}
+    with pytest.raises(InputTooLongError):
+        evaluate(copier, pairs[1:3], ["exact_match"])

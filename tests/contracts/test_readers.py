@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,10 @@ SOUP = st.lists(
 ).map(b"".join)
 
 
+NO_TEXT = re.compile(": is (UTF-16|UTF-32|compressed|a zip|a Parquet|an Excel|an old Excel)")
+"""The beginning of a file that is no text (weft.data.reading.signatures)."""
+
+
 def outcome(corpus: Corpus) -> list[Row] | str:
     """All rows of a corpus, or the one line that says why there are none."""
     try:
@@ -105,7 +110,9 @@ def test_every_line_is_a_row(
         patch.setattr(blocks, "CHUNK_RECORDS", most)
         for make in LINES.values():
             found = outcome(make(str(path)))
-            assert isinstance(found, list)
+            if isinstance(found, str):
+                assert NO_TEXT.search(found)
+                return
             assert [number for number, _ in found] == list(range(1, count_lines(content) + 1))
         for make in OTHERS.values():
             found = outcome(make(str(path)))
@@ -118,7 +125,10 @@ def test_every_line_is_a_row(
 def test_every_line_of_csv_belongs_to_a_row(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.csv"
     path.write_bytes(content)
-    whole = [row for block in table(path, 1, 1).blocks() for row in block.rows()]
+    whole = outcome(table(path, 1, 1))
+    if isinstance(whole, str):
+        assert "a quote that is never closed" in whole or NO_TEXT.search(whole)
+        return
     starts = [number for number, _ in whole] + [count_lines(content) + 1]
     rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for (number, row), after in zip(whole, starts[1:], strict=True):
@@ -162,7 +172,7 @@ def test_a_changed_file(suffix: str, kind: str, data: st.DataObject, tmp_path_fa
         content[start : start + length] = data.draw(st.binary(max_size=5))
     path.write_bytes(content)
     found = outcome({**LINES, **OTHERS}[kind](str(path)))
-    if not suffix and kind in LINES:
+    if not suffix and kind in LINES and not isinstance(found, str):  # else the file is no UTF-8 text
         assert isinstance(found, list) and len(found) == count_lines(bytes(content))
 
 

@@ -6,6 +6,8 @@ The models are those of test_models.py, untrained and in double precision, over 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,13 +17,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, model_of
+from contracts.test_models import CASES, SOURCE_SIZE, TARGET_SIZE, forward, model_of, sources_of
 from fixtures.tokenizers import learn
+from weft.errors import SearchError
 from weft.models.ensemble import Ensemble
 from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
-from weft.search.ranking import Ranking
+from weft.search.beam import BeamOptions, beam_search
+from weft.search.constrained_beam import constrained_beam_search
+from weft.search.exact import ExactOptions, exhaustive_search
+from weft.search.interface import SearchRequest
+from weft.search.ranking import MIN_COVERAGE, Ranking
+from weft.search.sampling import greedy_search
 from weft.text import specials
 from weft.text.tokenizer import Tokenizers
 from weft.translation.results import Translation
@@ -58,14 +66,7 @@ FEW = [
 ]
 SPARSE = ["entmax15-outputs", "transformer-entmax15-outputs"]
 """Models that give most tokens no probability, so that constraints leave nothing sooner."""
-LANGUAGE_MODELS = [
-    "lm-lstm-plain-1",
-    "lm-gru-residual-3",
-    "lm-additive",
-    "lm-norm",
-    "lm-transformer-rms",
-    "lm-transformer-learned",
-]
+LANGUAGE_MODELS = [case for case in CASES if case.startswith("lm")]
 TRANSLATORS = [case for case in CASES if not case.startswith("lm")]
 
 
@@ -108,14 +109,18 @@ def everything(found: list[Translation]) -> list[Translation]:
     return [one for best in found for one in (best, *best.alternatives)]
 
 
-def check_scores(run: Translator, outputs: list[Translation], ranking: Ranking | None) -> None:
-    """The scores of hypotheses are those of the model."""
+def check_scores(run: Translator, outputs: list[Translation], ranking: Ranking | None, theta: float = 1.0) -> None:
+    """The scores of hypotheses are those of the model; under a repetition penalty θ, log p of every token that
+    occurred before is multiplied by it in what is ranked."""
     for one, expected in zip(outputs, forced(run, outputs), strict=True):
         assert one.token_scores == pytest.approx(expected, abs=1e-5)
         assert one.log_probability == pytest.approx(sum(one.token_scores), abs=1e-5)
         assert len(one.token_scores) == len(one.ids) + (one.ended == "end") and specials.END not in one.ids
         if ranking is not None:
-            assert one.score == pytest.approx(ranking.score(one.log_probability, len(one.token_scores)), abs=1e-5)
+            repeated = [token in one.ids[:place] for place, token in enumerate([*one.ids, specials.END])]
+            terms = zip(one.token_scores, repeated, strict=False)
+            compared = sum(score * theta if occurred else score for score, occurred in terms)
+            assert one.score == pytest.approx(ranking.score(compared, len(one.token_scores)), abs=1e-5)
 
 
 def check_same(one: Translation, other: Translation) -> None:
@@ -133,10 +138,9 @@ def check_same(one: Translation, other: Translation) -> None:
 # Every model
 
 
-@pytest.mark.parametrize("case", sorted({*TRANSLATORS[::6], *FEW, *SPARSE}))
+@pytest.mark.parametrize("case", TRANSLATORS)
 def test_a_wide_beam_finds_the_best_of_all(case: str) -> None:
-    """A beam as wide as the space misses nothing, and its scores are those of `forward`. Over every sixth model:
-    test_models.py holds `step` to `forward` for each."""
+    """A beam as wide as the space misses nothing, and its scores are those of `forward`."""
     run = run_of(case)
     wide: dict[str, Any] = {
         "kind": "beam",
@@ -147,8 +151,11 @@ def test_a_wide_beam_finds_the_best_of_all(case: str) -> None:
     }
     found = run.translate(LINES[1], n_best=2, **wide)
     best = run.translate(LINES[1], kind="exhaustive", max_length=2, n_best=2, return_attention=False)
-    for one, other in zip(everything([found]), everything([best]), strict=True):
-        assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
+    # Where nothing ends within the limit, an exhaustive search returns the best prefix alone
+    outputs = everything([found]) if found.ended == "end" else [found]
+    for one, other in zip(outputs, everything([best]), strict=True):
+        assert one.ids == other.ids and one.ended == other.ended
+        assert one.score == pytest.approx(other.score, abs=1e-5)
     check_scores(run, [found], Ranking())
 
 
@@ -272,6 +279,30 @@ def test_no_loop_and_no_repeat(case: str) -> None:
                 assert all(stretch[period:] != stretch[:-period] for stretch in stretches)
 
 
+@pytest.mark.parametrize("case", FEW)
+def test_a_prefix_is_in_the_vocabulary(case: str) -> None:
+    """Of a model that copies, or in the source."""
+    run = run_of(case)
+    message = "search.prefix: 'a ö' has symbols that are not in this model's vocabulary; leave them out"
+    for prefix in ("a ö", ["", "a ö"]):
+        with pytest.raises(SearchError) as caught:
+            run.translate(LINES[:2], prefix=prefix)
+        assert str(caught.value) == message
+    if CASES[case].get("copy"):
+        [one] = run.translate(["b ö"], prefix="a ö", kind="greedy")
+        assert one.text.startswith("a ö")
+
+
+def test_settings_of_language_models() -> None:
+    """A prefix has known symbols, and there is no source to cover."""
+    run = run_of("lm-additive")
+    for kind in ("greedy", "beam", "sample"):
+        with pytest.raises(SearchError, match="prefix: 'a ö' has symbols that are not in this model's vocab"):
+            run.complete(kind=kind, prefix="a ö")
+        with pytest.raises(SearchError, match="coverage_penalty: this model has no source to cover; set it to"):
+            run.complete("a", kind=kind, coverage_penalty=0.1)
+
+
 @pytest.mark.parametrize("name", ["greedy", "beam", "sample"])
 def test_a_prefix_overrules_the_constraints(name: str) -> None:
     """A prompt may loop, and a prefix may contain a banned word."""
@@ -280,6 +311,76 @@ def test_a_prefix_overrules_the_constraints(name: str) -> None:
     assert one.text.startswith(prompt)
     output = run_of("transformer-post").translate("a b", prefix="c d", banned=["d"], **STEPWISE[name])
     assert output.text.startswith("c d")
+
+
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "repetition_penalty": {"repetition_penalty": 1.7},
+    "no_repeat_ngram": {"no_repeat_ngram": 1},
+    "banned": {"banned": ["a", "b c", "d"]},
+    "lengths": {"min_length": 3, "max_length": 5},
+    "no_loops": {"min_length": 18, "max_length": 20},
+    "prefix": {"prefix": "d d a", "repetition_penalty": 1.3},
+    "coverage_penalty": {"coverage_penalty": 0.4, "repetition_penalty": 1.3, "max_length": 6},
+    "coverage_penalty, cut off": {"coverage_penalty": 0.4, "min_length": 3, "max_length": 3},
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("case", [*FEW, *SPARSE])
+def test_greedy_search_is_a_beam_of_one(case: str, name: str) -> None:
+    """The same outputs with the same scores, and so is sampling from the best token alone."""
+    run, options = run_of(case), {"normalization": "gnmt", "length_penalty": 0.8, **CONSTRAINTS[name]}
+    beam = {"kind": "beam", "size": 1, "stop": "finished"}
+    if "coverage_penalty" in options and run.translate(LINES[0], **beam).attention is None:
+        with pytest.raises(SearchError, match="coverage_penalty: this model has no attention"):
+            run.translate(LINES, **beam, **options)
+        return
+    paths = [{"kind": "greedy"}]
+    if "repetition_penalty" in options or name == "none":
+        paths.append({"kind": "sample", "top_k": 1})
+    expected = run.translate(LINES, **beam, **options)
+    for path in paths:
+        for one, other in zip(run.translate(LINES, **path, **options), expected, strict=True):
+            check_same(one, other)
+            assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
+        check_same(one, run.translate(LINES[-1], **path, **options))
+
+
+@pytest.mark.parametrize("case", TRANSLATORS)
+@torch.no_grad()
+def test_the_coverage_of_every_source_token_counts(case: str) -> None:
+    """Also of those that sparse, local and hard attention give a weight of 0; not of padding."""
+    model, sources = model_of(case), sources_of(case, [1, 2])
+    ranking = Ranking("power", 0.7, 0.3)
+    lengths = sources.lengths.tolist()
+    request = SearchRequest(
+        memory=model.encode(sources),
+        max_lengths=[4, 3],
+        source_lengths=lengths,
+        begin=specials.BEGIN,
+        end=specials.END,
+        return_attention=True,
+    )
+    several = replace(request, n_best=3)
+    if forward(case, (0,))[0][1] is None:
+        with pytest.raises(SearchError, match="coverage_penalty: this model has no attention"):
+            beam_search(model, several, BeamOptions(ranking=ranking))
+        return
+    searches = [
+        greedy_search(model, request, ranking),
+        beam_search(model, several, BeamOptions(size=3, ranking=ranking)),
+        constrained_beam_search(model, replace(several, required=[[[5]], []]), BeamOptions(size=3, ranking=ranking)),
+        exhaustive_search(model, replace(several, max_lengths=[2, 2]), ExactOptions(ranking)),
+    ]
+    for found in searches:
+        for length, hypotheses in zip(lengths, found, strict=True):
+            for one in hypotheses:
+                assert one.attention_TS is not None
+                totals = one.attention_TS.sum(0)[:length].tolist()
+                coverage = sum(math.log(min(max(total, MIN_COVERAGE), 1.0)) for total in totals)
+                expected = ranking.score(one.log_probability, len(one.token_scores), coverage)
+                assert one.score == pytest.approx(expected, abs=1e-4)
 
 
 # Random draws
@@ -346,8 +447,7 @@ def test_any_settings(case: str, search: dict[str, Any], groups: int, n_best: in
             assert one.ended_by_length == (one.ended != "constraints" and len(one.ids) == search["max_length"])
             if one.ended not in ("end", "length"):  # every token has occurred
                 assert one.ended == "constraints" and search["no_repeat_ngram"] == 1
-        steered = kind == "beam" and search["repetition_penalty"] > 1
-        check_scores(run, many, None if kind == "mbr" or steered else ranking)
+        check_scores(run, many, None if kind == "mbr" else ranking, search["repetition_penalty"])
         if kind in ("beam", "mbr"):
             scores = [one.score for one in many if one.ended == "end" or kind == "mbr"]
             assert scores == sorted(scores, reverse=True)

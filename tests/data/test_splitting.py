@@ -13,8 +13,11 @@ def test_shares() -> None:
     assert split_shares(9) == SplitShares(0.0, 0.0)
     assert split_shares(10) == SplitShares(1 / 16, 1 / 16)
     assert split_shares(30_000) == SplitShares(1 / 16, 1 / 16)
+    assert split_shares(32_000) == SplitShares(1 / 16, 1 / 16), "2,000 pairs each, no more than that"
+    assert split_shares(32_016) == SplitShares(1 / 32, 1 / 32), "2,001 would be more"
     assert split_shares(1_000_000) == SplitShares(1 / 512, 1 / 512)
     assert split_shares(1_000, test=False) == SplitShares(1 / 16, 0.0)
+    assert split_shares(1_000, valid=False) == SplitShares(0.0, 1 / 16)
 
 
 def test_parts_have_their_shares() -> None:

@@ -154,7 +154,7 @@ def test_the_pictures_are_those_that_the_chapters_show() -> None:
 
 
 def test_every_lab_belongs_to_a_chapter() -> None:
-    from weft.labs import LABS
+    from weft.apps.labs import LABS
 
     named = {lab for name in NAMES for lab in re.findall(r"^\$ weft lab (\w+)$", text_of(name), flags=re.M)}
     listed = (ROOT / "docs/course/index.md").read_text("utf-8")

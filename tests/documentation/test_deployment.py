@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from weft.cli import app
+from weft.apps.cli import app
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

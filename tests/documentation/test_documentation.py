@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from weft.cli import app
+from weft.apps.cli import app
 from weft.errors import WeftError
 from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, shipped
 from weft.recipe.toml import settings_of, toml_value

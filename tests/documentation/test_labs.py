@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 from fixtures.scripts import load_script
-from weft.labs import LABS
-from weft.labs.lab import LabResult
-from weft.labs.verdicts import OUTCOMES
+from weft.apps.labs import LABS
+from weft.apps.labs.lab import LabResult
+from weft.apps.labs.verdicts import OUTCOMES
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,9 +31,9 @@ def test_the_page_has_the_introduction_and_every_lab(tool: ModuleType) -> None:
 
 
 def test_the_page_of_a_result(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.labs import scaling
+    from weft.apps.labs import scaling
 
-    monkeypatch.setattr("weft.labs.trials.worker_count", lambda: 0)
+    monkeypatch.setattr("weft.apps.labs.trials.worker_count", lambda: 0)
     result = scaling(2, widths=(4, 16), queries=8)
     assert isinstance(result, LabResult)
     text = "\n".join(tool.page([result]))

@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.costs import make_scale
 from fixtures.scripts import load_script
-from weft.costs.records import record
+from weft.apps.bench.records import record
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/performance.md"

@@ -40,6 +40,8 @@ def test_it_is_about_ten_lines() -> None:
 
 def test_tuning_by_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("weft.tuning.tune._process_runner", lambda *options: InventedRunner(lambda name, step: 1.0))
+    monkeypatch.setattr(
+        "weft.apps.tuning.tune._process_runner", lambda *options: InventedRunner(lambda name, step: 1.0)
+    )
     exec(compile(BY_EVENTS, str(PAGE), "exec"), {})
     assert "CandidateResult(name='recipe'" in capsys.readouterr().out

@@ -10,10 +10,10 @@ import pytest
 
 import weft
 from weft.data.pairs import Pair
+from weft.data.preparation import read_corpus
 from weft.errors import DataError, RecipeError, SearchError
 from weft.evaluation.evaluate import evaluate
 from weft.evaluation.metrics import METRICS
-from weft.preparation import read_corpus
 from weft.translation.load import load
 from weft.translation.translator import Translator
 
@@ -23,7 +23,8 @@ PAIRS = [Pair("a b c", "c b a"), Pair("b a", "b a"), Pair("a b c", "a b c"), Pai
 def changed(run: Translator, group: str, **settings: Any) -> Translator:
     """The same model under other settings."""
     new = getattr(run.recipe, group).model_copy(update=settings)
-    return Translator(run.model, run.tokenizers, run.recipe.model_copy(update={group: new}))
+    recipe = run.recipe.model_copy(update={group: new}).accepting_new_data()
+    return Translator(run.model, run.tokenizers, recipe)
 
 
 @pytest.fixture
@@ -97,9 +98,11 @@ def test_references_among_the_best_outputs(copier: Translator) -> None:
     names = ["exact_match", "exact_match@3", "exact_match@7"]
     best = copier.translate("a b c", n_best=7, kind="beam", size=7)
     outputs = [best.text, *(other.text for other in best.alternatives)]
-    pairs = [Pair("a b c", outputs[rank]) for rank in (0, 2, 6)]
-    found = evaluate(copier, pairs, names, kind="beam", size=2)
-    assert [score.value for score in found.scores] == pytest.approx([100 / 3, 200 / 3, 100])
+    references = [*outputs, "a b c a b c"]
+    found = evaluate(copier, [Pair("a b c", reference) for reference in references], names, kind="beam", size=2)
+    right = [sum(reference in outputs[:count] for reference in references) for count in (1, 3, 7)]
+    assert [score.value for score in found.scores] == pytest.approx([100 * count / 8 for count in right])
+    assert right[0] < right[2] == 7
     assert found.search.startswith("search:beam|size:7|")
     assert evaluate(copier, PAIRS, ["exact_match@3"], kind="beam", size=4).search.startswith("search:beam|size:4|")
     with pytest.raises(

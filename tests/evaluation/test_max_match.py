@@ -180,3 +180,27 @@ def test_a_reference_scores_perfectly() -> None:
     sources, references = ["a b c d", "a"], ["a x c", "a"]
     gold = [[edits_between(a.split(), b.split())] for a, b in zip(sources, references, strict=True)]
     assert score_edits(sources, references, gold) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("unchanged", "correct"), [(0, 1), (1, 1), (2, 1), (3, 0)])
+def test_an_edit_contains_two_unchanged_words_at_most(unchanged: int, correct: int) -> None:
+    between = ["u", "v", "w"][:unchanged]
+    source, output = ["a", *between, "b"], ["x", *between, "y"]
+    gold = [Edit(0, len(source), (tuple(output),))]
+    counts = count_edits(alignment_lattice(source, output), output, gold)
+    assert counts == (correct, 1 if correct else 2, 1)
+
+
+def test_of_annotators_with_equal_scores_the_first_counts() -> None:
+    """Both have one match; 2 edits of 5 gold ones and 3 of 1 give the same F: 2 + 5/4 = 3 + 1/4."""
+    source, output = "a u b v w z c", "x u y v w z t"
+    many = [Edit(0, 3, (("x", "u", "y"),)), *(Edit(place, place + 1, (("q",),)) for place in (3, 4, 5, 6))]
+    one = [Edit(0, 1, (("x",),))]
+    assert score_edits([source], [output], [[many, one]]) == (1, 2, 5)
+    assert score_edits([source], [output], [[one, many]]) == (1, 3, 1)
+
+
+def test_of_annotators_without_a_match_the_one_with_the_fewest_edits_counts() -> None:
+    few, many = ([Edit(place, place + 1, (("q",),)) for place in range(count)] for count in (1, 3))
+    for annotators in ([few, many], [many, few]):
+        assert score_edits(["a b c"], ["a b x"], [annotators]) == (0, 1, 1)

@@ -23,6 +23,12 @@ def test_blank_pairs_are_left_out_and_counted() -> None:
     assert find_pairs(language_model, MIXED).left_out == {"blank": 2}, "it reads no sources"
 
 
+def test_pairs_too_long_to_be_tokenized_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.data.pairs.MAX_TEXT_CHARACTERS", 2)
+    pairs = [Pair("aa", "bb"), Pair("aaa", "b"), Pair("a", "bbb")]
+    assert find_pairs(RECIPE, pairs) == ([pairs[0]], {"length": 2})
+
+
 def test_or_are_an_error() -> None:
     strict = make_recipe({"data": {"blank_rows": "error"}})
     with pytest.raises(DataError, match=r"^pair 3: the target is blank; fix it, or set data.blank_rows = 'skip'$"):

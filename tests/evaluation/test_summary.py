@@ -30,8 +30,8 @@ def run(tiny: Tiny, tmp_path: Path) -> Callable[..., Translator]:
         files = {"data.folder": str(tmp_path), "data.train": "pairs.tsv", "evaluation.metrics": ["exact_match", "chrf"]}
         recipe = tiny({**files, **changes})
         run = object.__new__(Translator)
-        run.recipe, run.model = recipe, None  # type: ignore[assignment]
-        run.folder = None
+        run.recipe, run.model, run.tokenizers = recipe, None, None  # type: ignore[assignment]
+        run.text, run.folder = SimpleNamespace(source_role="text"), None  # type: ignore[assignment]
 
         def translate(sources: Sequence[str], **_: Any) -> list[Any]:
             return [SimpleNamespace(text=answer(source), alternatives=()) for source in sources]

@@ -21,3 +21,17 @@ def test_a_format_is_a_function_and_a_line(monkeypatch):
     assert export.export_run("run", to="onnx", out=Path("x")) == Path("x")
     monkeypatch.setitem(export.FORMATS, "onnx", lambda run, folder, quantization: run)
     assert export.export_run("run", to="onnx", adapter="medical") == ("run", "medical")
+
+
+@pytest.mark.parametrize(
+    ("to", "function"),
+    [
+        ("ctranslate2", "weft.translation.engines.ctranslate2.export.export"),
+        ("huggingface", "weft.interop.huggingface.exporting.export_model"),
+        ("marian", "weft.interop.marian.exporting.export_marian"),
+        ("onnx", "weft.interop.onnx.exporting.export_onnx"),
+    ],
+)
+def test_every_format_gets_run_folder_and_quantization(to, function, monkeypatch):
+    monkeypatch.setattr(function, lambda run, folder, **options: (run, folder, *options.values()))
+    assert export.FORMATS[to]("run", Path("x"), "int8") == ("run", Path("x"), "int8")

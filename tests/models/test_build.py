@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from weft.attention.relative_positions import AlibiBias
 from weft.errors import RecipeError
 from weft.models.bridge import Copy, Project, Zero
-from weft.models.build import build_model
+from weft.models.build import build_model, parameter_shapes, reset_buffers
 from weft.models.encoders import RecurrentEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
@@ -221,3 +223,23 @@ def test_dropout_reaches_every_part(dropout: float) -> None:
     model = build(dropout=dropout)
     parts = (model.source_embedding, model.target_embedding, model.encoder.stack, model.decoder.stack, model.decoder)
     assert {part.dropout for part in parts} == {dropout}
+
+
+def test_buffers_of_a_model_on_the_meta_device() -> None:
+    with torch.device("meta"):
+        bias, model = AlibiBias(2), nn.Linear(2, 3)
+    model.add_module("bias_of_distances", bias)
+    reset_buffers(model)
+    assert bias.slopes_H.tolist() == [2**-4, 2**-8] and all(parameter.is_meta for parameter in model.parameters())
+    with torch.device("meta"):
+        norm = nn.BatchNorm1d(3)
+    with pytest.raises(NotImplementedError, match=r"^running_mean: a buffer that no module computes; write its"):
+        reset_buffers(norm)
+
+
+def test_a_matrix_that_is_too_large_for_torch() -> None:
+    size = 1_000_000
+    stack = {"kind": "transformer", "hidden": size, "heads": size, "head_size": size}
+    settings = ModelSettings.model_validate({"encoder": stack, "decoder": stack})
+    with pytest.raises(RecipeError, match=r"^model: a matrix of more than 9,000,000 TB; make it smaller$"):
+        parameter_shapes(settings, source_size=7, target_size=5)

@@ -12,7 +12,6 @@ from torch import Tensor
 from oracles import copying as oracle
 from weft.data.store.token_store import Batch
 from weft.errors import SearchError
-from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
 from weft.models.copying import CopyingSeq2Seq, CopyTable, first_positions
 from weft.models.ensemble import Ensemble
@@ -21,7 +20,7 @@ from weft.models.seq2seq import Seq2Seq
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
 from weft.text.specials import BEGIN, END
-from weft.training.loss import batch_loss, cross_entropy
+from weft.training.loss import IGNORE_INDEX, batch_loss, cross_entropy
 
 SOURCE_WORDS = ["<unk>", "<s>", "</s>", "the", "cat", "sees", "Ann", "old"]
 TARGET_WORDS = ["<unk>", "<s>", "</s>", "Ann", "voit", "chat", "le", "Bob", "vieux", "Eve", "trop"]
@@ -156,6 +155,18 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(loss, inputs)
 
 
+@pytest.mark.parametrize("name", ["after", "transformer"])
+def test_the_loss_without_gradients_is_the_same(name: str) -> None:
+    """Though its output layer is computed differently."""
+    model = build(name).eval()
+    expected = model.target_log_probabilities(SOURCE, INPUTS, TARGET.values, smoothing=0.1)
+    with torch.no_grad():
+        found = model.target_log_probabilities(SOURCE, INPUTS, TARGET.values, smoothing=0.1)
+    assert expected.uniform_N is not None
+    torch.testing.assert_close(found.log_p_N, expected.log_p_N.detach())
+    torch.testing.assert_close(found.uniform_N, expected.uniform_N.detach())
+
+
 def test_smoothing_leaves_a_probability_to_generate_what_could_be_copied() -> None:
     """One state alone: a token that is always copied with α = 1. The best gate is g = ε, and not 0."""
     model = build("transformer")
@@ -182,6 +193,16 @@ def test_the_weights_of_copies_are_in_float32_under_autocast(normalizer: str) ->
     assert weights_RS is not None and weights_RS.dtype == torch.float32
     torch.testing.assert_close(weights_RS.sum(-1), torch.ones(len(TEXTS)))
     torch.testing.assert_close(weights_BTS[:, 0].sum(-1), torch.ones(len(TEXTS)))
+
+
+@pytest.mark.parametrize(("normalizer", "is_sparse"), [("softmax", False), ("sparsemax", True)])
+@torch.no_grad()
+def test_the_normalizer_of_the_copy_attention(normalizer: str, is_sparse: bool) -> None:
+    model = build("transformer", attention={"normalizer": normalizer}).eval()
+    assert model.copy_attention is not None
+    model.copy_attention.query_projection.weight.mul_(20.0)
+    weights_TS = model._decode(SOURCE, INPUTS, False).weights_BTS[0]
+    assert bool((weights_TS == 0).any()) == is_sparse
 
 
 def test_ignored_targets_have_no_loss() -> None:
@@ -298,7 +319,7 @@ def test_a_fixed_layout_gives_the_same_loss() -> None:
 def test_copying_changes_no_other_weight() -> None:
     settings = ModelSettings.model_validate({"embedding": 5, "encoder": {"hidden": 6}, "decoder": {"hidden": 5}})
     plain = build_model(settings, source_size=VS, target_size=VT)
-    copying = build_model(settings.model_copy(update={"copy": True}), source_size=VS, target_size=VT)
+    copying = build_model(settings.model_copy(update={"copies": True}), source_size=VS, target_size=VT)
     weights = dict(copying.named_parameters())
     assert set(weights) - {name for name, _ in plain.named_parameters()} == {"gate.weight_D", "gate.bias"}
     for name, parameter in plain.named_parameters():
@@ -317,3 +338,11 @@ def test_an_ensemble_of_models_that_copy() -> None:
     with torch.no_grad():
         mean = sum(member(SOURCE, INPUTS).logits_NV.exp() for member in members) / 2
         torch.testing.assert_close(ensemble(SOURCE, INPUTS).logits_NV.exp(), mean)
+
+
+@pytest.mark.parametrize("source_size", [4, 6, 9])
+def test_the_table_of_one_vocabulary(source_size: int) -> None:
+    """The same ids from the end token on; tokens that the target does not have are copied as ids of their own."""
+    table = CopyTable.joint(source_size, 6)
+    assert table.own_ids
+    assert END == 2 and list(table.target_ids) == [-1, -1, 2, 3, 4, 5, -1, -1, -1][:source_size]

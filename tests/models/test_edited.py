@@ -173,6 +173,19 @@ def test_an_attention_without_heads_is_one_head(kind: str, head: Head) -> None:
     assert stepped(model)[1].any()
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("number", [1, 4, 6])
+def test_every_head_of_several_source_columns_can_be_off(number: int) -> None:
+    """Three heads for each of two columns."""
+    model = make({**KINDS["transformer"], "sources": {"count": 2}})
+    zeroed = copy.deepcopy(model)
+    attention = zeroed.decoder.stack.layers[0].cross_attention
+    width = attention.head_width
+    attention.output.weight[:, (number - 1) * width : number * width] = 0.0
+    edited = edit_attention(model, AttentionEdits(heads_off=(Head("cross", 1, number),)))
+    torch.testing.assert_close(stepped(edited)[0], stepped(zeroed)[0])
+
+
 def test_what_cannot_be_edited() -> None:
     blocked = AttentionEdits(blocked=(1,))
     transformer = make(KINDS["transformer"])

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from oracles import hard_attention as oracle
 from weft.data.store.token_store import Batch
-from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models import hard_attention
 from weft.models.build import build_model
-from weft.models.hard_attention import HardAttentionSeq2Seq
+from weft.models.hard_attention import HardAttentionSeq2Seq, StateDecoder
 from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities
+from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import HARD_ALIGNMENTS
 from weft.text.specials import END
-from weft.training.loss import batch_loss, cross_entropy
+from weft.training.loss import IGNORE_INDEX, batch_loss, cross_entropy
 
 SOURCES = [[3, 7, 5], [11, 4], [4, 9, 3, 12]]
 TARGETS = [[5, 8, 2], [9, 4, 6, 2], [7, 2]]
@@ -150,7 +150,7 @@ def test_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     parameters = list(model.parameters())
     results = []
     for values in (1 << 24, 200):
-        monkeypatch.setattr(hard_attention, "CHUNK_VALUES", {"cpu": values})
+        monkeypatch.setattr(hard_attention, "CHUNK_VALUES", values)
         torch.manual_seed(7)
         loss = batch_loss(model, batch(), smoothing=0.1)
         results.append((loss, torch.autograd.grad(loss.smoothed, parameters)))
@@ -215,3 +215,19 @@ def test_the_other_columns_are_an_input_of_every_step() -> None:
         assert output.attention_RS[0, :3].sum().item() == pytest.approx(1) and not output.attention_RS[0, 3:].any()
     difference = outputs[0].state.decoder.layers[0][0] - outputs[1].state.decoder.layers[0][0]
     assert difference.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_initial_weights_follow_the_random_numbers_of_a_readout(columns: int) -> None:
+    """The decoder has no readout, but the weights that are made after it are those of a decoder that has one."""
+    settings = {"embedding": 5, "encoder": {"hidden": 6}, "decoder": {"hidden": 7}, "sources": {"count": columns}}
+    hard = ModelSettings.model_validate({**settings, "attention": {"hard": "first"}})
+    summary = {"decoder": {"hidden": 7, "feed_summary": columns > 1}}
+    soft = ModelSettings.model_validate({**settings, **summary, "attention": {"score": "none"}})
+    torch.manual_seed(3)
+    readout = RecurrentDecoder(soft, size=7).readout
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    decoder = StateDecoder(hard)
+    assert (readout is None) == (columns == 1) and decoder.readout is None
+    assert torch.rand(1) == expected

@@ -154,6 +154,17 @@ def test_a_token_that_cannot_be_written_stays_finite() -> None:
     assert known[0].tolist() == pytest.approx([-1 + half, math.log(share * math.exp(-2) + 1 - share)])
 
 
+@pytest.mark.parametrize(("token", "generated"), [(7, True), (8, False), (9, False)])
+def test_tokens_of_the_vocabulary_are_generated(token: int, generated: bool) -> None:
+    """Of 8 tokens: log(g p(y_t)), where nothing can be copied; what is not in the vocabulary is not generated."""
+    for gate in (-2.0, 0.0, 3.0):
+        gates_NS = torch.full((1, 2), gate, dtype=torch.float64)
+        log_p_NS = torch.tensor([[-1.0, -2.5]], dtype=torch.float64)
+        found = emitted(log_p_NS, gates_NS, torch.tensor([token]), torch.tensor([[3, 4]]), size=8)[0].tolist()
+        share = math.log(1 / (1 + math.exp(-gate)))
+        assert found == pytest.approx([-1.0 + share, -2.5 + share]) if generated else max(found) < -700
+
+
 def test_without_own_ids_an_unknown_token_is_copied_as_the_unknown_token() -> None:
     model = model_of("first", own_ids=False)
     logits_NV = model(Ragged.of([[3, 5, 2]]), inputs_of([[3, 0, 2]])).logits_NV

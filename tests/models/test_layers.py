@@ -69,10 +69,3 @@ def test_dropout_has_its_probability_and_keeps_the_mean(probability: float, shap
 def test_nothing_is_dropped_when_not_training() -> None:
     values = torch.randn(5)
     assert dropout(values, 0.5, training=False) is values
-
-
-def test_neighbors_are_dropped_independently() -> None:
-    torch.manual_seed(2)
-    kept = dropout(torch.ones(40_000), 0.5, training=True).view(-1, 4) > 0
-    patterns = (kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
-    assert patterns.min() > 500 and patterns.max() < 750, "16 equally likely patterns of 10,000 draws"

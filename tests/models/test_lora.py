@@ -61,7 +61,7 @@ def test_the_equation(parts):
     linear = LoraLinear(torch.nn.Linear(5, 7), parts, LoraSettings(rank=3, alpha=4.5))
     x = torch.randn(2, 5)
     assert torch.equal(linear(x), torch.nn.functional.linear(x, linear._parameters["weight"], linear.bias))
-    for matrix in linear.lora_B.values():
+    for matrix in linear.lora_B.parameters():
         torch.nn.init.normal_(matrix)
     expected = literal(linear, x, parts, 4.5 / 3)
     torch.testing.assert_close(linear(x), expected)
@@ -139,6 +139,19 @@ def test_patterns(pattern, count):
     assert len(choose(projections(model_of()), [pattern, "*"])) == 32
 
 
+def test_default_targets():
+    """The queries and values of a Transformer; every projection of a model without them."""
+    every = projections(model_of())
+    assert choose(every, []) == choose(every, ["query", "value"])
+    assert choose(other := [each for each in every if not each.name.endswith("value")], []) == other
+
+
+def test_a_model_without_projections():
+    with pytest.raises(RecipeError) as caught:
+        choose([], ["*"])
+    assert str(caught.value) == "training.lora: this model has no projections; train its weights, without --lora"
+
+
 def test_a_pattern_that_matches_nothing():
     with pytest.raises(RecipeError) as caught:
         choose(projections(model_of()), ["query", "q_proj"])
@@ -157,6 +170,39 @@ def test_an_adapter_of_another_model():
         f"for {name!r} it has matrices (12, 2) and (2, 13); that projection is (12, 12)"
     )
     assert misfit(model, {name: LowRank(a, torch.zeros(12, 3), 1.0)}) is not None
+
+
+@pytest.mark.parametrize(("targets", "largest"), [(["query"], 12), (["linear1"], 7), (["linear1", "query"], 12)])
+def test_a_rank_above_that_of_every_matrix(targets, largest):
+    """The feed-forward layers have 7 hidden units, everything else 12."""
+    add_adapters(model_of(), LoraSettings(rank=largest, targets=targets), seed=1)
+    with pytest.raises(RecipeError) as caught:
+        add_adapters(model_of(), LoraSettings(rank=largest + 1, targets=targets), seed=1)
+    assert str(caught.value) == (
+        f"training.lora.rank: {largest + 1} was given; the matrices that get an adapter have rank {largest} at most, "
+        "so a larger adapter is of no use"
+    )
+
+
+@pytest.mark.parametrize("targets", [["*"], ["keys"], ["keys", "queries"]])
+@pytest.mark.parametrize(
+    "settings",
+    [{"attention": {"hard": "monotonic"}}, {"attention": {"hard": "first"}, "copy": True}],
+    ids=["hard", "hard copying"],
+)
+def test_a_projection_called_keys(settings, targets):
+    """Which is the name of a method of `nn.ParameterDict`."""
+    settings = make_recipe({"model": {"embedding": 6, "dropout": 0.0, **settings}}).model
+    model, plain = (build_model(settings, source_size=11, target_size=13) for _ in range(2))
+    before = logits(model)
+    lora = LoraSettings(rank=2, targets=targets)
+    add_adapters(model, lora, seed=1)
+    torch.testing.assert_close(logits(model), before)
+    randomized(model)
+    adapter = adapter_of(model, model_tensors(model), lora.scale)
+    assert any(name.endswith(".keys") for name in adapter)
+    merge(plain, adapter)
+    torch.testing.assert_close(logits(model), logits(plain), atol=1e-4, rtol=1e-4)
 
 
 def test_a_recurrent_model():

@@ -106,11 +106,9 @@ def test_steps_give_what_whole_sequences_give(kind: str, connections: str, layer
     batch = sequences(lengths=[7, 7, 7])
     initial = random_state(stack, 3)
     outputs, finals = stack(batch, initial)
-    maps = stack.step_maps()
     state = initial
     for time in range(7):
-        inputs_BD = batch.to_padded()[:, time]
-        output_BD, state = stack.step(inputs_BD, maps[0].input_map(inputs_BD), state, maps)
+        output_BD, state = stack.step(batch.to_padded()[:, time], state)
         torch.testing.assert_close(output_BD, outputs.to_padded()[:, time])
     torch.testing.assert_close(state, finals)
 

@@ -12,7 +12,6 @@ from weft.errors import ColumnCountError
 from weft.models.build import build_model
 from weft.models.encoders import make_single_encoder
 from weft.models.ensemble import Ensemble
-from weft.models.quantization import quantize
 from weft.models.source_columns import ColumnEncoders, ColumnLayout, ColumnRagged, columns_of
 from weft.ragged import FixedLayout, Layout, Ragged
 from weft.recipe import ModelSettings, make_recipe
@@ -148,7 +147,7 @@ def make_translator(
     return Translator(network, Tokenizers(tokenizer, tokenizer).with_columns(2), recipe)
 
 
-@pytest.mark.parametrize(
+every_translator = pytest.mark.parametrize(
     ("decoder", "options"),
     [
         ("transformer", {}),
@@ -158,6 +157,9 @@ def make_translator(
         ("transformer", {"copy": True}),
     ],
 )
+
+
+@every_translator
 def test_every_search(decoder: str, options: dict[str, Any]) -> None:
     """Searches agree with exhaustive search, in company and alone, and in an ensemble."""
     translator = make_translator(decoder, **options)
@@ -170,19 +172,32 @@ def test_every_search(decoder: str, options: dict[str, Any]) -> None:
         assert one.proven and translator.translate(line, kind="exact").text == one.text
         assert one.source == line and len(one.source_tokens) == len(line) + 1
         assert one.attention.shape[1] == len(one.source_tokens)
-        if translator.tokenizers.target.encode(one.text) == one.ids:  # else there are special tokens among them
-            scores = translator.score([(line, one.text)])[0].token_scores
-            assert scores[: len(one.token_scores)] == pytest.approx(one.token_scores, abs=1e-4)
     assert len(translator.translate(lines, kind="sample", seed=4)) == 4
     tokenizers, recipe = translator.tokenizers, translator.recipe
     ensemble = Translator(Ensemble([translator.model, translator.model]), tokenizers, recipe)
     assert [one.text for one in ensemble.translate(lines, kind="exact")] == [one.text for one in exact]
 
 
+@every_translator
+def test_a_search_and_a_score_give_the_same_log_p(decoder: str, options: dict[str, Any]) -> None:
+    """In float64: log p of models with such weights changes 3,000 times as much as a weight does, relatively."""
+    translator = make_translator(decoder, **options)
+    translator.model.double()
+    lines = ["ab\tcd", "\tabc", "eeee\t", "a\tb"]
+    compared = 0
+    for line, one in zip(lines, translator.translate(lines, kind="exact"), strict=True):
+        if translator.tokenizers.target.encode(one.text) == one.ids:  # else there are special tokens among them
+            scores = translator.score([(line, one.text)])[0].token_scores
+            assert scores[: len(one.token_scores)] == pytest.approx(one.token_scores, abs=1e-5)
+            compared += 1
+    assert compared
+
+
 @pytest.mark.parametrize(("decoder", "hard"), [("transformer", "none"), ("gru", "none"), ("gru", "monotonic")])
 def test_eight_bits(decoder: str, hard: str) -> None:
     translator = make_translator(decoder, scale=1.0, hard=hard)
     pairs = [("ab\tcd", "a"), ("\tabc", "bca"), ("eeee\t", "")]
+    quantize = pytest.importorskip("weft.fast.steps.quantization").quantize
     eight_bits = Translator(quantize(translator.model), translator.tokenizers, translator.recipe)
     for one, other in zip(eight_bits.score(pairs), translator.score(pairs), strict=True):
         assert one.log_probability == pytest.approx(other.log_probability, rel=0.05)

@@ -9,7 +9,6 @@ from weft.attention.normalizers import entmax15
 from weft.models.build import build_model
 from weft.models.ensemble import Ensemble
 from weft.models.layers import Output
-from weft.models.quantization import quantize
 from weft.models.seq2seq import Seq2Seq
 from weft.models.sparse_output import Entmax15Output, log_entmax15
 from weft.ragged import Ragged
@@ -54,6 +53,7 @@ def test_the_same_weights_as_any_output_layer() -> None:
 @torch.no_grad()
 def test_a_quantized_model_has_zeros_too() -> None:
     model = sparse(5)
+    quantize = pytest.importorskip("weft.fast.steps.quantization").quantize
     exact_NV, rounded_NV = model(SOURCE, INPUTS).logits_NV, quantize(model)(SOURCE, INPUTS).logits_NV
     assert rounded_NV.isneginf().any()
     torch.testing.assert_close(rounded_NV.exp(), exact_NV.exp(), atol=0.15, rtol=0)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from fixtures.transformers import DECODER, ENCODER, INPUTS, SOURCES, check, check_weights, make
 from oracles.transformer import POSITIONS
-from weft.models.build import build_model
-from weft.models.transformer_decoder import TransformerState
 from weft.ragged import Ragged
-from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS
-from weft.tree import keep, repeat, select, with_capacity
 
 PLACEMENTS = {
     "none": {"attention": {"score": "none"}},
@@ -100,27 +95,3 @@ def test_attention_of_mixed_pairs(encoder: str, decoder: str, kinds: list[tuple[
     assert weights_BHTS.shape == (4, 1 if decoder == "lstm" else 2, 7, 5)
     for row, (source, target) in enumerate(zip(SOURCES, INPUTS, strict=True)):
         check_weights(weights_BHTS[row, :, : len(target)], len(source))
-
-
-@torch.no_grad()
-def test_selected_rows_are_copied_with_the_next_token() -> None:
-    """Selecting rows of a state, once or twice, is what selecting rows of its tensors is."""
-    settings = ModelSettings(embedding=14, encoder=ENCODER, decoder=DECODER)
-    model = build_model(settings, source_size=11, target_size=13).eval()
-    memory = model.encode(Ragged.of([[3, 4, 5], [6, 7]]))
-    tokens_R = torch.tensor([3, 4, 5, 6])
-    _, state, _ = model.step(tokens_R, repeat(model.start(memory), 2), memory)
-    first, second = torch.tensor([1, 1, 2, 3]), torch.tensor([1, 0, 3, 3])
-    literal = TransformerState(select(select(state.layers, first), second))
-    lazy = select(select(state, first), second)
-    assert lazy.rows_R is not None and lazy.layers is state.layers
-    expected, longer = model.step(tokens_R, literal, memory)[:2]
-    for again in (lazy, keep(lazy, torch.arange(4))):
-        logits_RV, after, _ = model.step(tokens_R, again, memory)
-        torch.testing.assert_close((logits_RV, after), (expected, longer), rtol=0, atol=0)
-    kept, last = torch.tensor([2, 3]), select(memory, torch.tensor([1]))
-    stepped = [model.step(tokens_R[kept], keep(state, kept), last) for state in (lazy, literal)]
-    torch.testing.assert_close(*stepped, rtol=0, atol=0)
-    assert len(stepped[0][1].layers[0].keys) == 2
-    fixed = with_capacity(lazy, 5, return_attention=False)
-    torch.testing.assert_close(fixed, with_capacity(literal, 5, return_attention=False), rtol=0, atol=0)

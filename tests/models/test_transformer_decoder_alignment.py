@@ -27,9 +27,8 @@ def test_the_mean_of_heads_of_several_layers() -> None:
     torch.testing.assert_close(alignment_weights(fewer, sources.layout), expected_BTS)
 
 
-@pytest.mark.parametrize("cached", [False, True])
 @torch.no_grad()
-def test_steps(cached: bool) -> None:
+def test_steps() -> None:
     """The weights of a search are those of the whole target."""
     _, model = make(decoder={**DECODER, "alignment_heads": HEADS})
     sources = Ragged.of(SOURCES[:1])
@@ -38,8 +37,6 @@ def test_steps(cached: bool) -> None:
     expected_BTS = alignment_weights(forced, sources.layout)
     memory = model.encode(sources)
     state = model.start(memory)
-    if cached:
-        state = state.with_capacity(len(inputs), return_attention=True)
     for time, token in enumerate(inputs):
         step = model.step(torch.tensor([token]), state, memory)
         state = step.state

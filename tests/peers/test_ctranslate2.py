@@ -33,7 +33,7 @@ from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output 
 from weft.translation.engines.ctranslate2.search import looping_rows  # noqa: E402
 from weft.translation.engines.ctranslate2.search import search as search_ctranslate2  # noqa: E402
 from weft.translation.engines.ctranslate2.specification import make_spec, token_names  # noqa: E402
-from weft.translation.engines.interface import EngineRequest  # noqa: E402
+from weft.translation.engines.interface import TranslationRequest  # noqa: E402
 
 STACK: dict[str, Any] = {"kind": "transformer", "hidden": 24, "layers": 2, "heads": 4, "feed_forward": 20}
 
@@ -118,10 +118,10 @@ def found_by(
     token_scores: bool = False,
     **settings: Any,
 ) -> list[list[Hypothesis]]:
-    request = EngineRequest(
-        sources,
-        prefixes or [[] for _ in sources],
-        SearchSettings(**{"no_loops": False, **settings}),
+    request = TranslationRequest(
+        sources=sources,
+        prefixes=prefixes or (),
+        settings=SearchSettings(**{"no_loops": False, **settings}),
         n_best=n_best,
         return_attention=return_attention,
     )

@@ -4,7 +4,7 @@ import pytest
 
 from weft.errors import RecipeError
 from weft.recipe import load_recipe
-from weft.recipe.files import MAX_BYTES, MAX_EXTENDS
+from weft.recipe.files import BUILT_IN_CORPORA, MAX_BYTES, MAX_EXTENDS
 
 
 @pytest.fixture
@@ -50,6 +50,33 @@ class TestPaths:
         first, *rest = table.data.train
         assert (first.file, first.source, first.target) == ([f"{here}/a.tsv", "/b.tsv"], [1], ["x.y"])
         assert rest == ["grammar", "-"]
+
+    @pytest.mark.parametrize("name", ["x/q", "x/q.txt", "q", "q.txt", "./q", "../q", "./copy", "coppy"])
+    def test_a_name_is_a_path_with_or_without_a_suffix(self, write, tmp_path, monkeypatch, name):
+        monkeypatch.chdir(write("here/x/q", "").parents[1])
+        path = write("sub/mine.toml", "[data]\ntrain = 'a.tsv'")
+        expected = str(tmp_path / "here" / name)
+        assert load_recipe(path, [f"data.train={name}"]).data.train == expected
+        assert load_recipe(path, [f"data.train={{name='{name}', weight=2.0}}"]).data.train.name == expected
+        extending = write("other/mine.toml", "extends = '../sub/base.toml'\n[data]\nvalid = 'v'")
+        write("sub/base.toml", f"[data]\ntrain = '{name}'")
+        assert load_recipe(extending).data.train == str(tmp_path / "sub" / name)
+
+    @pytest.mark.parametrize("name", BUILT_IN_CORPORA)
+    def test_of_a_built_in_corpus_is_none(self, write, tmp_path, monkeypatch, name):
+        monkeypatch.chdir(write(f"here/{name}", "").parent)
+        path = write("sub/mine.toml", "[data]\ntrain = 'a.tsv'")
+        assert load_recipe(path, [f"data.train={name}"]).data.train == name
+        assert load_recipe(path, [f"data.train={{name='{name}'}}"]).data.train.name == name
+
+    @pytest.mark.parametrize(
+        ("name", "is_path"), [("wmt16", 0), ("org/name", 0), ("org/name-v1.0", 0), ("./saved", 1), ("../saved.v1", 1)]
+    )
+    def test_of_a_data_set(self, write, tmp_path, monkeypatch, name, is_path):
+        monkeypatch.chdir(write("here/x", "").parent)
+        path = write("sub/mine.toml", "[data]\ntrain = 'a.tsv'")
+        data = load_recipe(path, [f"data.train={{dataset='{name}', source='s', target='t'}}"]).data
+        assert data.train.dataset == (str(tmp_path / "here" / name) if is_path else name)
 
     def test_of_changes_follow_a_data_folder_that_is_a_change_too(self, write):
         data = load_recipe(write("sub/mine.toml", ""), ["data.folder=x", "data.train=a.tsv"]).data

@@ -191,8 +191,8 @@ class TestLog:
         folder.truncate_log(3)
         for step in (1, 2, 3, 3, 4):
             folder.append_log({"step": step, "text": "\u2028é"})
-        with folder.log.open("a") as file:
-            file.write('{"step": 2, "text": "cut sh')
+        with folder.log.open("ab") as file:
+            file.write(b'{"step": 2, "text": "a bad byte: \xff"}\n{"step": 2, "text": "cut sh')
         folder.truncate_log(3)
         assert [json.loads(line)["step"] for line in folder.log.read_text("utf-8").splitlines()] == [1, 2, 3, 3]
 

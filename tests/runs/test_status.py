@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from weft.files import lock_folder
 from weft.recipe import load_recipe
+from weft.runs.locks import lock_folder
 from weft.runs.status import RunStatus, find_runs
 from weft.training.train import train
 
@@ -109,3 +109,12 @@ def test_torch_is_not_imported(finished):
 def test_settings_of_any_type(copy):
     (copy / "recipe.toml").write_text("name = []\n[training]\nmetric = []\nsteps = 'x'\n", "utf-8")
     assert RunStatus.read(copy).state == "finished"
+
+
+def test_the_candidates_of_a_tuning_run(copy, tmp_path):
+    tuned = tmp_path / "tuned"
+    (tuned / "runs").mkdir(parents=True)
+    (tuned / "tuning.json").write_text("{}", "utf-8")
+    copy.rename(tuned / "runs" / "wider")
+    assert [status.path.name for status in find_runs(tuned)] == ["wider"]
+    assert not list(find_runs(tmp_path))  # it is not a run itself

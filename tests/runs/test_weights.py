@@ -205,10 +205,10 @@ def test_a_type_that_weft_does_not_read(tmp_path):
     )
 
 
-def test_weights_are_copied_or_adopted():
+def test_weights_are_copied_or_assigned():
     model = torch.nn.Linear(3, 2)
     tensors = {"weight": torch.ones(2, 3), "bias": torch.zeros(2, dtype=torch.float64)}
     load_weights(model, tensors, where="x")
     assert model.weight.equal(tensors["weight"]) and model.weight.data_ptr() != tensors["weight"].data_ptr()
-    load_weights(model, tensors, where="x", adopt=True)
+    load_weights(model, tensors, where="x", assign=True)
     assert model.weight.data_ptr() == tensors["weight"].data_ptr() and model.bias.dtype == torch.float32

@@ -19,10 +19,20 @@ from weft.models.build import build_model
 from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
-from weft.search.exact import ExactOptions, exact_search, exhaustive_search
+from weft.search.exact import (
+    ExactOptions,
+    _Level,
+    _Prefixes,
+    _Search,
+    _Sequence,
+    _SortKey,
+    exact_search,
+    exhaustive_search,
+)
 from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.loop import ObservedLoop, StepLoop
 from weft.search.ranking import Ranking, coverage_score
+from weft.search.state import SearchState
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=15)
@@ -468,3 +478,26 @@ def test_a_search_ends_when_nobody_waits_for_it(search) -> None:
     loop = ObservedLoop(leaving).of_sentences([1, 0]).of_sentences([1])
     assert not loop.is_abandoned(0), "the first of all"
     assert not StepLoop().of_sentences([1]).is_abandoned(0)
+
+
+@pytest.mark.parametrize(
+    ("totals", "tokens", "count"),
+    [
+        ([-0.9, -1.0], 1, 2),
+        ([-1.0, -2.0], 1, 1),  # the same score, log p and length: its ids may come first
+        ([-1.0, -2.0], 2, 0),  # longer
+        ([-1.1, -2.0], 1, 0),
+    ],
+)
+def test_prefixes_that_may_win(totals: list[float], tokens: int, count: int) -> None:
+    """Two prefixes of some tokens and this log p, against a sequence of one token with log p = −1."""
+    request = SearchRequest(memory=table(1, 5, seed=1), begin=BEGIN, end=END, max_lengths=[4])
+    search = _Search(Table(), request, Ranking("none"))
+    search.best = [_Sequence(_SortKey(1.0, 1.0, 1, [4]), [-0.5, -0.5])]
+    zeros = torch.zeros(1, tokens)
+    state = SearchState.start(request, Table().start(request.memory), extra=_Prefixes(zeros, zeros, zeros[0], None))
+    values = torch.tensor(totals, dtype=torch.float64)
+    level = _Level(state, torch.zeros(2, dtype=torch.int64), torch.tensor([3, 3]), values, values)
+    assert search._may_win(level) == count
+    search.best = []
+    assert search._may_win(level) == 2, "as long as nothing was found, all may"

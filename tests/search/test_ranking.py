@@ -34,9 +34,21 @@ def test_nothing_that_goes_on_beats_the_bound(total: float, length: int, more: i
 
 
 def test_coverage() -> None:
-    looked = torch.tensor([[0.25, 3.0, 1.0, 0.0], [1e-9, 0.5, 0.5, 0.0]])
-    expected = [math.log(0.25), math.log(MIN_COVERAGE) + 2 * math.log(0.5)]
-    assert coverage_score(looked).tolist() == pytest.approx(expected), "the last column is padding"
+    covered = torch.tensor([[0.25, 3.0, 1.0, 0.0], [1e-9, 0.5, 0.5, 0.0]])
+    least = math.log(MIN_COVERAGE)
+    expected = [math.log(0.25), least + 2 * math.log(0.5)]
+    assert coverage_score(covered[:, :3]).tolist() == pytest.approx(expected)
+    assert coverage_score(covered).tolist() == pytest.approx([value + least for value in expected])
+
+
+def test_padding_is_not_covered() -> None:
+    """Of two sentences with two hypotheses each: a weight of 0 is padding only where the source has ended."""
+    rows_BKS = torch.tensor([[[0.5, 0.0, 0.0], [1.0, 1.0, 0.0]], [[0.0, 0.5, 0.25], [1.0, 0.0, 0.0]]])
+    least = math.log(MIN_COVERAGE)
+    scores_BK = coverage_score(rows_BKS, torch.tensor([2, 3]))
+    assert scores_BK[0].tolist() == pytest.approx([math.log(0.5) + least, 0.0])
+    assert scores_BK[1].tolist() == pytest.approx([least + math.log(0.125), 2 * least])
+    assert coverage_score(rows_BKS, torch.tensor([0, 9])).tolist()[0] == [0.0, 0.0]
 
 
 def test_a_beam_is_ranked_by_coverage() -> None:
@@ -47,5 +59,5 @@ def test_a_beam_is_ranked_by_coverage() -> None:
             assert one.attention_TS is not None
             penalty = sum(math.log(min(max(total, MIN_COVERAGE), 1.0)) for total in one.attention_TS.sum(0).tolist())
             length = len(one.token_scores)
-            expected = one.log_probability / ((5 + length) / 6) ** 0.8 + (0.7 * penalty if one.ended == "end" else 0.0)
+            expected = one.log_probability / ((5 + length) / 6) ** 0.8 + 0.7 * penalty
             assert one.score == pytest.approx(expected, abs=1e-4)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from fixtures.search_requests import request
-from weft.search import top_k as top_k_module
 from weft.search.state import SearchState
 from weft.search.top_k import first_largest, log_sum_exp, top_k, top_k_constrained, top_k_extensions
 
@@ -25,14 +24,6 @@ def test_log_sum_exp_is_the_literal_one(shape: tuple[int, int], spread: float) -
     logits_RV = spread * torch.randn(shape)
     expected_R = torch.tensor([literal(row) for row in logits_RV.double().tolist()])
     torch.testing.assert_close(log_sum_exp(logits_RV), expected_R, rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.parametrize("floats", [3 * 97, 5])
-def test_log_sum_exp_of_more_rows_than_are_taken_at_once(floats: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rows at a time, and one where not even a row fits."""
-    monkeypatch.setattr(top_k_module, "CACHE_FLOATS", floats)
-    logits_RV = torch.randn(11, 97, generator=torch.Generator().manual_seed(2))
-    torch.testing.assert_close(log_sum_exp(logits_RV), logits_RV.logsumexp(-1), rtol=1e-6, atol=1e-5)
 
 
 def test_log_sum_exp_beyond_the_range_of_floats() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
+from weft.recipe.files import BUILT_IN_CORPORA
 from weft.tasks import SPLITS, TASKS, Task, generate, split_of
 from weft.text.word_splitting import words
 
@@ -15,7 +16,7 @@ every_task = pytest.mark.parametrize("name", TASKS)
 
 
 def test_the_table():
-    assert list(TASKS) == ["addition", "copy", "reverse", "sort", "dates", "grammar"]
+    assert tuple(TASKS) == BUILT_IN_CORPORA == ("addition", "copy", "reverse", "sort", "dates", "grammar")
     for name, task in TASKS.items():
         assert task.name == name and "\n" not in task.summary
     assert TASKS["addition"].options == {"digits": 3}

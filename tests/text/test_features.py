@@ -16,7 +16,9 @@ from weft.text.features import features_as_tags
         (";", None),
         ("N;(", None),
         ("N)", None),
-        ("<N>", None),
+        ("<N><ACC(PL)>", "<N><ACC(PL)>"),
+        ("<N", None),
+        ("<N>;X", None),
         ("N SG", None),
     ],
 )

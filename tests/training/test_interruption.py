@@ -225,8 +225,8 @@ class TestSavingByTime:
             clock["minutes"] += 10
             return original(self, steps)
 
-        def slow_save(self):
-            saved = save(self)
+        def slow_save(self, to=None):
+            saved = save(self, to)
             self.save_seconds = 60.0
             return saved
 

@@ -11,14 +11,13 @@ from torch.nn import functional
 
 from weft.attention.records import ReturnAttention
 from weft.data.store.token_store import Batch
-from weft.kernels.chunked_cross_entropy import IGNORE_INDEX
 from weft.models.build import build_model
 from weft.models.interface import HasTargetLogProbabilities, TargetLogProbabilities, alignment_weights
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.text.specials import BEGIN
-from weft.training.loss import batch_loss, coverage_loss, cross_entropy, targets_loss
+from weft.training.loss import IGNORE_INDEX, batch_loss, coverage_loss, cross_entropy, targets_loss
 
 TOKENS, VOCABULARY = 5, 7
 SMOOTHINGS = [0.0, 0.1, 0.5]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from weft.training.optimizer_state import optimizer_tensors, restore_optimizer
+from weft.training.optimizer import optimizer_tensors, restore_optimizer
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from weft import files
 from weft.errors import FolderLockedError, TrainingError
-from weft.files import LOCK_FILE, WORKER_LOCK_FILE, lock_folder, part_folder
+from weft.runs import locks
+from weft.runs.locks import LOCK_FILE, WORKER_LOCK_FILE, lock_folder, part_folder
 from weft.training import run_lock
 from weft.training.distributed import Workers
 from weft.training.run_lock import LAUNCHER_PID, lock_launch, lock_run
@@ -16,7 +16,7 @@ from weft.training.train import train
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(files, "LOCK_PATIENCE", 0)
+    monkeypatch.setattr(locks, "LOCK_PATIENCE", 0)
 
 
 def test_a_folder_is_locked_while_it_is_trained(tiny, tmp_path):

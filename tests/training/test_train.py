@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from itertools import count
+from itertools import count, islice, product
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from weft.runs.length_limits import LengthLimits
 from weft.training import update, validation
 from weft.training.distributed import Workers
 from weft.training.events import Finished, Skipped, Started, Step, Validation
-from weft.training.train import train
+from weft.training.train import TrainingOptions, train, train_with
 from weft.translation.load import load
 
 
@@ -38,6 +38,8 @@ class TestARun:
             "fingerprints.bin",
             "model.safetensors",
             "training",
+            "data_files.json",
+            "examples.json",
             "log.jsonl",
             "metrics.json",
             "README.md",
@@ -170,7 +172,7 @@ class TestARun:
         """From a recipe to a run that answers."""
         changes = {**TRANSFORMER, "model.kind": kind, "data.train": task, "data.train_size": 300}
         changes |= {"model.dropout": 0.0, "training.steps": 40, "training.batch_tokens": 200, "training.warmup": 10}
-        changes |= {"training.learning_rate": 0.02, "training.validate_every": 20, "training.label_smoothing": 0.0}
+        changes |= {"training.learning_rate": 0.02, "training.validate_every": 8, "training.label_smoothing": 0.0}
         recipe = tiny(changes)
         if task == "addition":
             data = recipe.data.model_copy(update={"options": {"digits": 2}})
@@ -179,8 +181,8 @@ class TestARun:
         events = list(train(recipe, tmp_path / "run"))
         losses = [event.loss for event in events if isinstance(event, Step)]
         assert len(losses) == 40 and sum(losses[-5:]) < 0.85 * sum(losses[:5])
-        first, last = [event.loss for event in events if isinstance(event, Validation)]
-        assert last < first
+        first, *_, last = [event.loss for event in events if isinstance(event, Validation)]
+        assert last < 0.95 * first  # 0.64 to 0.84 with other seeds
         run = load(tmp_path / "run")
         assert run.recipe.model == recipe.model and run.recipe.model.kind == kind
         line = "a b" if task == "copy" else "12+3"
@@ -215,9 +217,9 @@ class TestARun:
             "training.log_every": 100,
         }
         list(train(tiny(changes), tmp_path / "run"))
-        lines = ["a b", "d", "c c a", "b d a c", "a", "e d c b", "b b"]
-        found = load(tmp_path / "run").translate(lines)
-        assert sum(one.text == line for one, line in zip(found, lines, strict=True)) >= 6
+        lines = [" ".join(letters) for letters in islice(product("abcde", repeat=3), 0, None, 6)]
+        outputs = load(tmp_path / "run").translate(lines)
+        assert sum(output.text == line for output, line in zip(outputs, lines, strict=True)) > 0.7 * len(lines)
 
     @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
     @pytest.mark.parametrize("forcing", ["scheduled", "free"])
@@ -231,9 +233,10 @@ class TestARun:
     @pytest.mark.parametrize("kind", ["seq2seq", "prefix_lm", "language_model"])
     def test_of_a_transformer_in_any_precision(self, tiny, tmp_path, kind, precision):
         changes = {**TRANSFORMER, "model.kind": kind, "training.precision": precision, "training.compile": "on"}
-        events = list(train(tiny({**changes, "training.steps": 15}), tmp_path / "run"))
+        changes |= {"training.steps": 30, "training.warmup": 5, "training.label_smoothing": 0.0}
+        events = list(train(tiny(changes), tmp_path / "run"))
         losses = [event.loss for event in events if isinstance(event, Step)]
-        assert len(losses) == 15 and sum(losses[-5:]) < sum(losses[:5])
+        assert len(losses) == 30 and sum(losses[-5:]) < 0.95 * sum(losses[:5])  # 0.65 to 0.82 with other seeds
 
     def test_learned_positions_end(self, tiny, tmp_path):
         """Training keeps to data.max_length; a longer line is refused in one line."""
@@ -333,7 +336,7 @@ class TestRefused:
         """The first would read it all, and the others would train on nothing."""
         recipe = tiny({f"data.{split}": "-", "data.options": {}})
         with pytest.raises(DataError) as caught:
-            next(train(recipe, tmp_path / "run", workers=Workers(rank=0, world_size=2)))
+            next(train_with(recipe, tmp_path / "run", TrainingOptions(workers=Workers(rank=0, world_size=2))))
         assert str(caught.value) == (
             f"data.{split}: several workers cannot all read standard input (-); give them a file"
         )
@@ -397,9 +400,9 @@ class TestNotFinite:
 
 def test_validation_counts_outputs_that_reach_the_length_limit(tiny, tmp_path):
     """By the limits of the run, which `search.max_length` overrides."""
-    changes = {"training.steps": 1, "training.validate_every": 1, "training.metric": "exact_match"}
+    changes = {"training.steps": 100, "training.validate_every": 100, "training.metric": "exact_match"}
     changes |= {"training.valid_sentences": 5, "search.kind": "greedy", "search.min_length": 3}
-    for name, limit, cut_off in (("cut", 3, 5), ("ended", 0, 0)):
+    for name, limit, cut_off in (("cut", 3, 5), ("ended", 0, 0)):  # the model has learned to end
         recipe = tiny({**changes, "search.max_length": limit})
         [event] = [event for event in train(recipe, tmp_path / name) if isinstance(event, Validation)]
         assert event.outputs == 5 and (event.ended_by_length == 5) == bool(cut_off)

@@ -134,6 +134,14 @@ def test_starting_from_an_adapted_run(tiny, adapted, tmp_path):
     assert adapter_names(RunFolder(tmp_path / "run")) == ["next"]
 
 
+def test_adapters_need_the_weights_of_a_run(tiny):
+    with pytest.raises(RecipeError) as caught:
+        tiny({**MODEL, **LORA})
+    assert str(caught.value) == (
+        "training.lora: adapters are trained on the weights of another run; start from one (--from RUN)"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -145,12 +153,11 @@ def test_starting_from_an_adapted_run(tiny, adapted, tmp_path):
         ({"training.lora.name": "a/b"}, "training.lora.name: 'a/b' was given; expected letters, digits"),
         ({"training.lora.name": "none"}, "training.lora.name: 'none' was given; expected letters, digits"),
         ({"training.lora.alpha": 0.0}, "training.lora.alpha: 0.0 was given"),
-        ({"training.lora.targets": []}, "training.lora.targets: "),
     ],
 )
 def test_recipes_refused(tiny, changes, message):
     with pytest.raises(RecipeError) as caught:
-        tiny({**MODEL, **LORA, **changes})
+        tiny({**MODEL, **LORA, "training.start": "runs/base", **changes})
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
 
 
@@ -175,7 +182,7 @@ def test_bad_configurations(adapted, tmp_path, entry, message):
 
 def test_the_card(adapted, base):
     card = (adapted / "README.md").read_text("utf-8")
-    trained = "trained: the adapter 'default' (LoRA of rank 3, alpha 6, on query, value)"
+    trained = "trained: the adapter 'default' (LoRA of rank 3, alpha 6, on the default projections)"
     assert f"\n- started from: {base}; {trained}\n" in card
 
 

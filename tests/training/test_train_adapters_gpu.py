@@ -10,6 +10,7 @@ import torch
 
 from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import PairStore, TokenStore
+from weft.fast.updating.cuda_graph_update import CudaGraphUpdate
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.models.lora import add_adapters
@@ -17,9 +18,8 @@ from weft.recipe import TrainingSettings, make_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.load import load_run
 from weft.runs.weights import model_tensors
-from weft.training.cuda_graph_update import CudaGraphUpdate
 from weft.training.events import Saved, Step
-from weft.training.parameter_groups import freeze
+from weft.training.optimizer import freeze
 from weft.training.train import train
 from weft.training.trainer import Trainer
 from weft.training.update import PlainUpdate, TrainingContext

@@ -155,9 +155,9 @@ class TestOneUpdate:
     @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
     def test_the_loss_falls(self, make, model, optimizer):
         rate = 0.01 if optimizer != "sgd" else 1.0 if model is MODEL else 0.1
-        trainer = make(model=model, steps=30, optimizer=optimizer, learning_rate=rate, momentum=0.5)
+        trainer = make(model=model, steps=100, optimizer=optimizer, learning_rate=rate, momentum=0.5)
         losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
-        assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+        assert sum(losses[-5:]) < 0.9 * sum(losses[:5])  # 0.27 to 0.76 with other seeds
 
     @every_model
     @pytest.mark.parametrize("forcing", ["teacher", "scheduled", "free"])

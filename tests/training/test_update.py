@@ -15,7 +15,8 @@ from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training import update
 from weft.training.loss import Loss, batch_loss
-from weft.training.update import PlainUpdate, TrainingContext, UpdateStatistics, make_optimizer
+from weft.training.optimizer import make_optimizer
+from weft.training.update import PlainUpdate, TrainingContext, UpdateStatistics
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 STACK = {"kind": "transformer", "layers": 2, "hidden": 6, "heads": 2, "feed_forward": 7}
@@ -109,8 +110,9 @@ class TestOneUpdate:
         torch.manual_seed(1)
         model = build(name, dropout=0.1).train()
         update = updating(model, optimizer="adam")
-        losses = [run(update, batches(name), 0.05, probability).loss for _ in range(12)]
-        assert all(map(math.isfinite, losses)) and sum(losses[-3:]) < 0.8 * sum(losses[:3])
+        losses = [run(update, batches(name), 0.05, probability).loss for _ in range(30)]
+        assert all(map(math.isfinite, losses))
+        assert sum(losses[-3:]) < 0.8 * sum(losses[:3])  # 0.07 to 0.59 with other seeds
 
     @every_model
     @pytest.mark.parametrize("place", [1, 2])

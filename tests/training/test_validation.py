@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from weft.data.pairs import Pair
+from weft.errors import WeftWarning
 from weft.evaluation.references import EvaluationItems, each_pair
 from weft.recipe import Recipe
 from weft.training import validation
@@ -82,6 +84,26 @@ def test_rows_left_out_of_the_validation_set_are_told(tiny: Tiny, tmp_path: Path
     assert isinstance(started, Started)
     [(reason, count)] = started.dropped.items()
     assert reason.startswith("of data.valid (") and count == 2
+
+
+def test_sources_too_long_to_be_translated_do_not_end_a_run(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were an error at the first validation, after minutes of training."""
+    monkeypatch.setattr("weft.translation.inputs.MAX_SOURCE_TOKENS", 5)
+    long = " ".join("a" * 30)  # with its end token one more than 10 times data.max_length
+    (tmp_path / "train.tsv").write_text("a b\tb a\na\tb\n", "utf-8")
+    (tmp_path / "valid.tsv").write_text(f"a\tb\n{long}\tb\n{long[2:]}\tb\nb\ta\n", "utf-8")
+    files = {"data.train": "train.tsv", "data.valid": "valid.tsv", "data.folder": str(tmp_path)}
+    changes = {**files, "data.max_length": 3, "training.validate_every": 1, "training.steps": 1}
+    message = "data.valid: 1 source of more than 30 tokens, too long to be translated: left out of exact_match"
+    with pytest.warns(WeftWarning, match=f"^{message}$"):
+        events = list(train(tiny({**changes, "training.metric": "exact_match"}), tmp_path / "run"))
+    [event] = [event for event in events if isinstance(event, Validation)]
+    assert event.sample == (3, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeftWarning)
+        list(train(tiny({**changes, "training.metric": "loss"}), tmp_path / "by-loss"))
 
 
 def test_without_validations_no_pairs_are_read(tiny: Tiny) -> None:

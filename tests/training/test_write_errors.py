@@ -97,7 +97,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
 sys.argv = ["weft", *sys.argv[2:]]
-from weft.cli import main
+from weft.apps.cli import main
 main()
 """
 

@@ -120,7 +120,7 @@ class TestHeads:
                 assert one.target == [*said.tokens, *(["</s>"] if said.ended == "end" else [])]
 
     def test_of_one_that_was_cut_off(self, copier):
-        found = self.found(copier, "a b c d", max_ratio=0.5, max_extra=0)
+        found = self.found(copier, "a b c d", kind="greedy", max_ratio=0.5, max_extra=0)
         assert len(found["cross", 1, 1].target) == 2 and "</s>" not in found["cross", 1, 1].target
 
     def test_at_the_last_learned_position(self, endless):
@@ -140,3 +140,19 @@ class TestHeads:
         list(train(tiny(changes), tmp_path / "run"))
         message = "blind: this model has no attention: nothing to show"
         assert refusal(SearchError, load(tmp_path / "run").heads, "a b", "a") == message
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("hidden", [16, 12, 24], ids=["heads of 8", "heads of 6", "heads of 12"])
+def test_on_a_gpu(tiny, tmp_path, hidden):
+    """Models are loaded in half precision there, and not every width of a head has a kernel."""
+    stack = {"kind": "transformer", "layers": 2, "hidden": hidden, "heads": 2, "feed_forward": 20}
+    changes = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in stack.items()}
+    list(train(tiny({**changes, "training.device": "cuda"}), tmp_path / "run"))
+    run, plain = load(tmp_path / "run", device="cuda"), load(tmp_path / "run", device="cpu")
+    for ours, theirs in zip(run.heads("a b c", "b a"), plain.heads("a b c", "b a"), strict=True):
+        assert np.allclose(ours.weights_TS, theirs.weights_TS, atol=0.02)
+    assert np.allclose(run.attend("a b c", "b a")[1].weights_TS, plain.attend("a b c", "b a")[1].weights_TS, atol=0.02)
+    assert run.translate("a b c").attention is not None
+    scores = [each.score([("a b c", "b a")])[0].log_probability for each in (run, plain)]
+    assert scores[0] == pytest.approx(scores[1], rel=0.02)

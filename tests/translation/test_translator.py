@@ -1,7 +1,7 @@
 """The translator: outputs in order, scores that agree with each other, and clear refusals; any model, any search."""
 
 import math
-from itertools import count, islice
+from itertools import count, islice, product
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from weft.runs.length_limits import LengthLimits
 from weft.text import word_splitting as words
 from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train
-from weft.translation import translator
+from weft.translation import pipeline
 from weft.translation.engines import torch as engine_module
 from weft.translation.load import load
 from weft.translation.translator import Translator
@@ -32,8 +32,9 @@ def refusal(error, action, *arguments, **keywords):
 
 class TestTranslating:
     def test_what_was_learned(self, copier):
-        found = copier.translate(LINES)
-        assert sum(one.text == line for one, line in zip(found, LINES, strict=True)) >= 6
+        lines = [" ".join(letters) for letters in product("abcde", repeat=2)]
+        outputs = copier.translate(lines)
+        assert sum(output.text == line for output, line in zip(outputs, lines, strict=True)) > 0.8 * len(lines)
 
     def test_one_line_or_many(self, copier):
         one = copier.translate("a b")
@@ -220,7 +221,7 @@ class TestDifficultInput:
 
 class TestStreams:
     def test_lines_come_as_they_are_read(self, copier, monkeypatch):
-        monkeypatch.setattr(translator, "WINDOW_LINES", 3)
+        monkeypatch.setattr(pipeline, "WINDOW_LINES", 3)
         taken = []
 
         def endless():
@@ -235,7 +236,7 @@ class TestStreams:
 
     def test_a_window_changes_nothing(self, copier, monkeypatch):
         whole = [one.text for one in copier.translate_lines(iter([*LINES, "", "a"]))]
-        monkeypatch.setattr(translator, "WINDOW_LINES", 2)
+        monkeypatch.setattr(pipeline, "WINDOW_LINES", 2)
         assert [one.text for one in copier.translate_lines([*LINES, "", "a"])] == whole
         assert whole[-2] == "" and len(whole) == len(LINES) + 2
 
@@ -384,7 +385,7 @@ class TestDevices:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
     def test_one_that_is_not_here(self, copier):
         assert refusal(RecipeError, load, copier.folder, device="cuda") == (
-            "training.device: 'cuda' was requested, but this machine has no CUDA; use cpu or auto"
+            "device='cuda': this machine has no CUDA; use cpu or auto"
         )
         assert "'cuda:3'" in refusal(RecipeError, load, copier.folder, device="cuda:3")
 

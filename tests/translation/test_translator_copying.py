@@ -93,6 +93,9 @@ SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("joint", "hard")
 @pytest.mark.parametrize("kind", ["separate", *SLOW, "transformer"])
 def test_names_never_seen_are_copied(trained: Callable[[str], Translator], kind: str) -> None:
     run = trained(kind)
+    unseen = [line.split("\t") for line in pairs(20, first=600, seed=6).splitlines()]
+    outputs = run.translate([source for source, _ in unseen])
+    assert sum(output.text == target for output, (_, target) in zip(outputs, unseen, strict=True)) > 0.8 * len(unseen)
     translation = run.translate("n601 likes Zoë")
     assert translation.text == "Zoë aime n601."
     assert translation.tokens == ["Zoë", "aime", "n601", "."] and "".join(translation.source_tokens).startswith("n601")

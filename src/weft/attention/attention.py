@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.scores import HiddenLayerScore, Score
-from weft.kernels.deferred_gradients import DeferredMatrices, Matrices, as_tensor, weighted_sum
 from weft.ragged import Ragged, additive_mask
 
 if TYPE_CHECKING:
@@ -24,29 +23,21 @@ if TYPE_CHECKING:
 class ProjectedKeys(NamedTuple):
     """Keys and values of a source, computed once per source and not once per step."""
 
-    keys_BSD: Matrices
+    keys_BSD: Tensor
     """The keys as the score projects them."""
-    values_BSD: Matrices
+    values_BSD: Tensor
     mask_BS: Tensor
     """Additive: 0 at a source state, −∞ at padding."""
     fertility_BS: Tensor | None = None
     """Φ_j of each source state, if the coverage is divided by it."""
 
-    def deferred(self) -> ProjectedKeys:
-        """The same for use step by step in training: gradients are taken once, after the last step."""
-        if not torch.is_grad_enabled():
-            return self
-        return self._replace(
-            keys_BSD=DeferredMatrices(as_tensor(self.keys_BSD)), values_BSD=DeferredMatrices(as_tensor(self.values_BSD))
-        )
-
 
 def attend(
-    scores_BTS: Tensor, values_BSD: Matrices, mask_BTS: Tensor, normalize: Normalizer = softmax
+    scores_BTS: Tensor, values_BSD: Tensor, mask_BTS: Tensor, normalize: Normalizer = softmax
 ) -> tuple[Tensor, Tensor]:
     """The context Σ_j α_j v_j with α = normalize(scores + additive mask), and the weights α."""
     weights_BTS = normalize(scores_BTS + mask_BTS)
-    return weighted_sum(weights_BTS, values_BSD), weights_BTS
+    return weights_BTS @ values_BSD, weights_BTS
 
 
 class AttentionParts(NamedTuple):
@@ -128,7 +119,7 @@ class Attention(nn.Module):
         weights_BTS = self.normalize(scores_BTS + mask_B1S + window.mask_BTS)
         if window.factor_BTS is not None:
             weights_BTS = weights_BTS * window.factor_BTS
-        return weighted_sum(weights_BTS, keys.values_BSD), weights_BTS
+        return weights_BTS @ keys.values_BSD, weights_BTS
 
     def attend_ragged(self, queries: Ragged, keys: ProjectedKeys) -> tuple[Ragged, Tensor]:
         """The same for a ragged batch of queries; weights (B, longest, S)."""

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from weft.attention.kv_cache import KVCache
+from weft.attention.initialization import initialize, initialize_projections
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import (
-    History,
-    KeysValues,
-    StepKeysValues,
-    step_attention,
-    step_attention_output,
-)
-from weft.kernels.adjacent_heads import split_heads
-from weft.kernels.layer_kernels import linear
+from weft.attention.step_attention import KeysValues, StepKeysValues, append, step_attention
 
 
 class Heads(NamedTuple):
@@ -57,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = dropout
         self.normalize = normalize
 
-    def _split_heads(self, projected_ND: Tensor) -> Tensor:
+    def split_heads(self, projected_ND: Tensor) -> Tensor:
         """(N, heads × D) -> (N, heads, D)."""
         return projected_ND.unflatten(-1, (-1, self.head_width))
 
@@ -68,7 +59,8 @@ class MultiHeadAttention(nn.Module):
         outputs_NHD = pattern.attend(
             queries_NHD, source.keys, source.values, dropout=dropout, normalize=self.normalize, recorder=recorder
         )
-        return linear(self.output, outputs_NHD.flatten(1))
+        attended_ND: Tensor = self.output(outputs_NHD.flatten(1))
+        return attended_ND
 
 
 class SelfAttention(MultiHeadAttention):
@@ -79,8 +71,12 @@ class SelfAttention(MultiHeadAttention):
         of_queries, of_keys = heads.query_width, heads.key_width
         self.query_key_value = nn.Linear(width, of_queries + 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
-        initialize_projections(self.query_key_value, [of_queries, of_keys, of_keys])
-        initialize_projections(self.output, [width])
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        of_keys = self.kv_heads * self.head_width
+        initialize_projections(self.query_key_value, [self.heads * self.head_width, of_keys, of_keys])
+        initialize_projections(self.output, [self.output.out_features])
 
     def forward(
         self,
@@ -100,56 +96,22 @@ class SelfAttention(MultiHeadAttention):
     def step(
         self,
         stream_RD: Tensor,
-        history: History,
+        history: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
         prefix: StepKeysValues | None,
     ) -> tuple[Tensor, KeysValues, Tensor]:
         """One token per row over a prefix, its history and itself: output, longer history, weights (R, H, S)."""
         queries_RHD, own = self._project(stream_RD, rotation)
-        longer = history.append(own)
+        longer = append(history, own)
         parts = [StepKeysValues(longer.keys, longer.values, bias)]
         parts = parts if prefix is None else [prefix, *parts]
         outputs_RHD, weights_RHS = step_attention(queries_RHD, parts, self.normalize)
         return self.output(outputs_RHD.flatten(1)), longer, weights_RHS
 
-    def step_in_cache(
-        self,
-        stream_RD: Tensor,
-        cache: KVCache,
-        layer: int,
-        rotation: Rotation | None,
-        bias_HT: Tensor | None,
-        prefix: StepKeysValues | None = None,
-    ) -> Tensor:
-        """The output of `step` with the history in a cache, to which this token is added in place."""
-        projected_RHD = self.rotate_projected(self._split_heads(self.query_key_value(stream_RD)), rotation)
-        return self.output(cache.step(layer, projected_RHD, bias_HT, self.normalize, prefix).flatten(1))
-
-    def step_in_cache_with_weights(
-        self,
-        stream_RD: Tensor,
-        cache: KVCache,
-        layer: int,
-        rotation: Rotation | None,
-        bias_HT: Tensor | None,
-        prefix: StepKeysValues | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The same with the weights (R, H, S) over the prefix and the cache."""
-        projected_RHD = self.rotate_projected(self._split_heads(self.query_key_value(stream_RD)), rotation)
-        outputs_RHD, weights_RHS = cache.step_with_weights(layer, projected_RHD, bias_HT, self.normalize, prefix)
-        return self.output(outputs_RHD.flatten(1)), weights_RHS
-
-    def rotate_projected(self, projected_RHD: Tensor, rotation: Rotation | None) -> Tensor:
-        """Queries, keys and values, one head after the other, of which the first two are rotated, if positions are."""
-        if rotation is None:
-            return projected_RHD
-        rotated, values_RHD = projected_RHD.split([self.heads + self.kv_heads, self.kv_heads], 1)
-        return torch.cat([rotation.rotate(rotated), values_RHD], 1)
-
     def _project(self, stream_ND: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeysValues]:
-        projected_NHD = self._split_heads(linear(self.query_key_value, stream_ND))
-        queries_NHD, keys_NHD, values_NHD = split_heads(projected_NHD, [self.heads, self.kv_heads, self.kv_heads])
+        projected_NHD = self.split_heads(self.query_key_value(stream_ND))
+        queries_NHD, keys_NHD, values_NHD = projected_NHD.split([self.heads, self.kv_heads, self.kv_heads], -2)
         if rotation is not None:
             queries_NHD, keys_NHD = rotation.rotate(queries_NHD), rotation.rotate(keys_NHD)
         return queries_NHD, KeysValues(keys_NHD, values_NHD)
@@ -172,35 +134,26 @@ class CrossAttention(MultiHeadAttention):
         self.query = nn.Linear(width, of_queries)
         self.key_value = nn.Linear(source_width, 2 * of_keys)
         self.output = nn.Linear(of_queries, width)
-        initialize_projections(self.query, [of_queries])
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        of_keys = self.kv_heads * self.head_width
+        initialize_projections(self.query, [self.query.out_features])
         initialize_projections(self.key_value, [of_keys, of_keys])
-        initialize_projections(self.output, [width])
+        initialize_projections(self.output, [self.output.out_features])
 
     def forward(
         self, stream_ND: Tensor, source_MD: Tensor, pattern: AttentionPattern, recorder: AttentionRecorder | None = None
     ) -> Tensor:
         """Every token attends to the source states of its row."""
-        queries_NHD = self._split_heads(linear(self.query, stream_ND))
+        queries_NHD = self.split_heads(self.query(stream_ND))
         return self._attend(queries_NHD, self.keys_values(source_MD), pattern, recorder)
 
     def keys_values(self, source_MD: Tensor) -> KeysValues:
         """Keys and values (M, H, D) of source states."""
-        projected_MHD = self._split_heads(linear(self.key_value, source_MD))
-        return KeysValues(*split_heads(projected_MHD, [self.kv_heads, self.kv_heads]))
+        return KeysValues(*self.split_heads(self.key_value(source_MD)).split(self.kv_heads, -2))
 
     def step(self, stream_RD: Tensor, source: StepKeysValues) -> tuple[Tensor, Tensor]:
         """One token per row over its source: the output and the weights (R, H, S)."""
-        outputs_RHD, weights_RHS = step_attention(self._split_heads(self.query(stream_RD)), [source], self.normalize)
+        outputs_RHD, weights_RHS = step_attention(self.split_heads(self.query(stream_RD)), [source], self.normalize)
         return self.output(outputs_RHD.flatten(1)), weights_RHS
-
-    def step_output(self, stream_RD: Tensor, source: StepKeysValues) -> Tensor:
-        """The output of `step` without the weights: on CUDA by one kernel."""
-        outputs_RHD = step_attention_output(self._split_heads(self.query(stream_RD)), source, self.normalize)
-        return self.output(outputs_RHD.flatten(1))
-
-
-def initialize_projections(linear: nn.Linear, parts: list[int]) -> None:
-    """Glorot initialization of each projection separately, although they share one matrix; zero biases."""
-    for part in linear.weight.data.split(parts):
-        nn.init.xavier_uniform_(part)
-    nn.init.zeros_(linear.bias)

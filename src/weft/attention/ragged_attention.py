@@ -2,11 +2,8 @@
 
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
-Queries, keys and values are stored end to end (N, H, D). The plain path pads them, calls PyTorch's
-`scaled_dot_product_attention` and removes the padding again; only returned weights stay padded. Where weights are to be
-returned, or another normalizer takes the place of softmax, the equation is computed as written. On CUDA in half
-precision, for softmax without bias, dropout and returned weights, a variable-length kernel does the same without
-padding (kernels/varlen_attention.py); in training on a CPU, kernels/cpu/short_attention.py serves short rows.
+Queries, keys and values are stored end to end (N, H, D). They are padded, the equation is computed as written, and the
+padding is removed again; only weights that are returned stay padded.
 """
 
 from __future__ import annotations
@@ -23,9 +20,8 @@ from torch.nn import functional
 from weft.attention.joined_layout import join_layouts
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.records import AttentionRecorder
-from weft.kernels.cpu.short_attention import ShortAttention, has_short_attention
-from weft.kernels.varlen_attention import has_varlen_kernel, repeat_heads, varlen_attention
 from weft.ragged import Layout, Ragged, additive_mask
+from weft.runtime.replaceable import replaceable
 
 
 class AttentionPattern(Protocol):
@@ -53,6 +49,12 @@ def patterns_by_layer(
     return [made[id(bias)] for bias in biases]
 
 
+def repeat_heads(values_NHD: Tensor, queries_NHD: Tensor) -> Tensor:
+    """Keys or values with as many heads as the queries: each repeated for the neighboring heads that share it."""
+    groups = queries_NHD.shape[1] // values_NHD.shape[1]
+    return values_NHD.repeat_interleave(groups, 1) if groups > 1 else values_NHD
+
+
 class RaggedAttention:
     """Every query attends to the keys of its row: to all of them or, if ``causal``, to those up to its position.
 
@@ -69,6 +71,7 @@ class RaggedAttention:
         self.causal = causal
         self.bias = bias
 
+    @replaceable
     def attend(
         self,
         queries_NHD: Tensor,
@@ -80,41 +83,15 @@ class RaggedAttention:
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         """See `AttentionPattern`."""
-        plain = recorder is None and normalize is softmax
-        if plain and self.bias is None and dropout == 0.0:
-            layouts = {"queries": self.queries, "keys": self.keys}
-            if has_varlen_kernel(queries_NHD):
-                return varlen_attention(queries_NHD, keys_NHD, values_NHD, **layouts, causal=self.causal)
-            if has_short_attention(queries_NHD, keys_NHD, **layouts):
-                return self._short_attention(queries_NHD.dtype).attend(queries_NHD, keys_NHD, values_NHD)
         queries = Ragged(queries_NHD, self.queries)
         keys, values = (Ragged(repeat_heads(part, queries_NHD), self.keys) for part in (keys_NHD, values_NHD))
         queries_BHTD, keys_BHSD, values_BHSD = (part.to_padded().transpose(1, 2) for part in (queries, keys, values))
-        if plain:
-            outputs_BHTD = self._padded_attention(queries_BHTD, keys_BHSD, values_BHSD, dropout)
-        else:
-            scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(queries_BHTD.shape[-1])
-            weights_BHTS = normalize(scores_BHTS + self._mask(queries_BHTD.dtype))
-            outputs_BHTD = functional.dropout(weights_BHTS, dropout) @ values_BHSD
-            if recorder is not None:
-                recorder(self.kind, weights_BHTS)
+        scores_BHTS = queries_BHTD @ keys_BHSD.transpose(2, 3) / math.sqrt(queries_BHTD.shape[-1])
+        weights_BHTS = normalize(scores_BHTS + self.mask(queries_BHTD.dtype))
+        if recorder is not None:
+            recorder(self.kind, weights_BHTS)
+        outputs_BHTD = functional.dropout(weights_BHTS, dropout) @ values_BHSD
         return queries.from_padded(outputs_BHTD.transpose(1, 2)).values
-
-    def _short_attention(self, dtype: torch.dtype) -> ShortAttention:
-        """On a CPU, in training; the same for all layers."""
-        if dtype not in self._short_attentions:
-            mask = None if not self.causal and self.keys.is_rectangular else self._mask(dtype)
-            self._short_attentions[dtype] = ShortAttention(self.queries, self.keys, mask)
-        return self._short_attentions[dtype]
-
-    def _padded_attention(self, queries_BHTD: Tensor, keys_BHSD: Tensor, values_BHSD: Tensor, dropout: float) -> Tensor:
-        """Without a mask where none is needed: padding comes last, so a causal query never reaches it."""
-        causal = self.causal and self.queries is self.keys and self.bias is None
-        full = not self.causal and self.keys.is_rectangular and self.bias is None
-        mask = None if causal or full else self._mask(queries_BHTD.dtype)
-        return functional.scaled_dot_product_attention(
-            queries_BHTD, keys_BHSD, values_BHSD, attn_mask=mask, dropout_p=dropout, is_causal=causal
-        )
 
     @cached_property
     def _masked_BTS(self) -> Tensor:
@@ -129,8 +106,8 @@ class RaggedAttention:
             masked_BTS = masked_BTS | (positions_S > positions_BT[:, :, None])
         return masked_BTS
 
-    def _mask(self, dtype: torch.dtype) -> Tensor:
-        """Mask and bias, (1 or B, 1 or H, T, S); computed once for all layers."""
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """What is added to the scores: mask and bias, (1 or B, 1 or H, T, S); computed once for all layers."""
         if dtype not in self._masks:
             masked_B1TS = self._masked_BTS[:, None]
             if self.bias is None:
@@ -138,10 +115,6 @@ class RaggedAttention:
             else:
                 self._masks[dtype] = self.bias.to(dtype).masked_fill(masked_B1TS, float("-inf"))
         return self._masks[dtype]
-
-    @cached_property
-    def _short_attentions(self) -> dict[torch.dtype, ShortAttention]:
-        return {}
 
     @cached_property
     def _masks(self) -> dict[torch.dtype, Tensor]:

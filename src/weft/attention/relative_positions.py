@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.initialization import initialize
+
 
 class Rotation(NamedTuple):
     """Cosines and sines (N, D/2) of the angles of N positions."""
@@ -41,10 +43,13 @@ class AlibiBias(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        is_meta = torch.get_default_device().type == "meta"  # arithmetic on meta tensors imports torch._dynamo
-        slopes = torch.empty(heads) if is_meta else 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
-        self.register_buffer("slopes_H", slopes, persistent=False)
+        self.register_buffer("slopes_H", torch.empty(heads), persistent=False)
         self.slopes_H: Tensor
+        initialize(self)
+
+    def reset_buffers(self) -> None:
+        heads = len(self.slopes_H)
+        self.slopes_H = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
 
     def forward(self, distances: Tensor) -> Tensor:
         """Distances (…, T, S), key position minus query position -> (…, H, T, S)."""
@@ -62,7 +67,11 @@ class T5Bias(nn.Module):
         self.bidirectional = bidirectional
         self.buckets = buckets
         self.max_distance = max_distance
-        self.weight_KH = nn.Parameter(torch.zeros(buckets, heads).normal_(0.0, 0.1))
+        self.weight_KH = nn.Parameter(torch.empty(buckets, heads))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight_KH, std=0.1)
 
     def bucket(self, distances: Tensor) -> Tensor:
         """The bucket of every distance."""

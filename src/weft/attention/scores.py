@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.initialization import initialize
 from weft.errors import RecipeError, nearest
-from weft.kernels.deferred_gradients import Matrices, as_tensor, batch_dot
 from weft.recipe.choices import SCORES, resolve
 
 
@@ -39,6 +39,14 @@ class Score(nn.Module, ABC):
 
     same_size = False
     """Whether query and key must have the same width."""
+    form: ClassVar[Literal["dot", "hidden layer"] | None] = None
+    """The equation of `forward`, where it is one for which there are kernels: q·k or vᵀ tanh(k + W₂ q), k being the
+    projected key. A subclass with a `forward` of its own has none unless it declares it."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "forward" in vars(cls) and "form" not in vars(cls):
+            cls.form = None
 
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__()
@@ -47,18 +55,25 @@ class Score(nn.Module, ABC):
         return keys_BSD
 
     @abstractmethod
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
         """e_ij (B, T, S) for every query and projected key of a row."""
 
 
 class HiddenLayerScore(Score):
     """e_j = vᵀ tanh(W₁ k_j + W₂ q), to whose hidden layer features of earlier weights can be added."""
 
+    form = "hidden layer"
+
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__(options)
         self.size = options.size
 
     vector: nn.Parameter
+
+    def reset_parameters(self) -> None:
+        """v, uniform in ±1/√n, n its size."""
+        with torch.no_grad():
+            self.vector.uniform_(-1, 1).div_(math.sqrt(self.size))
 
     @property
     @abstractmethod
@@ -69,8 +84,8 @@ class HiddenLayerScore(Score):
     def project_queries(self, queries_BTD: Tensor) -> Tensor:
         """W₂ q (B, T, A)."""
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices, features_BTSA: Tensor | None = None) -> Tensor:
-        hidden_BTSA = as_tensor(keys_BSD)[:, None] + self.project_queries(queries_BTD)[:, :, None]
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor, features_BTSA: Tensor | None = None) -> Tensor:
+        hidden_BTSA = keys_BSD[:, None] + self.project_queries(queries_BTD)[:, :, None]
         if features_BTSA is not None:
             hidden_BTSA = hidden_BTSA + features_BTSA
         return torch.tanh(hidden_BTSA) @ self.vector
@@ -80,15 +95,16 @@ class Dot(Score):
     """e_j = q·k_j   Luong et al. 2015, eq. 8 (dot)."""
 
     same_size = True
+    form = "dot"
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
-        return batch_dot(queries_BTD, keys_BSD)
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
+        return queries_BTD @ keys_BSD.transpose(1, 2)
 
 
 class ScaledDot(Dot):
     """e_j = q·k_j / √d   Vaswani et al. 2017, eq. 1."""
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
         return super().forward(queries_BTD / math.sqrt(queries_BTD.shape[-1]), keys_BSD)
 
 
@@ -99,16 +115,21 @@ class ParameterFree(Dot):
 class General(Score):
     """e_j = qᵀ W k_j   Luong et al. 2015, eq. 8 (general). Widths may differ."""
 
+    form = "dot"
+
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__(options)
         self.weight_QK = nn.Parameter(torch.empty(options.query_width, options.key_width))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight_QK)
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight_QK)
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
-        return batch_dot(queries_BTD, keys_BSD)
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
+        return queries_BTD @ keys_BSD.transpose(1, 2)
 
 
 class ScaledGeneral(General):
@@ -125,7 +146,8 @@ class Additive(HiddenLayerScore):
         super().__init__(options)
         self.key_projection = nn.Linear(options.key_width, options.size)
         self.query_projection = nn.Linear(options.query_width, options.size, bias=False)
-        self.vector = nn.Parameter(_random_vector(options.size))
+        self.vector = nn.Parameter(torch.empty(options.size))
+        initialize(self)
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return self.key_projection(keys_BSD)
@@ -145,8 +167,12 @@ class Concat(HiddenLayerScore):
         super().__init__(options)
         self.query_width = options.query_width
         self.weight = nn.Parameter(torch.empty(options.size, options.query_width + options.key_width))
+        self.vector = nn.Parameter(torch.empty(options.size))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight)
-        self.vector = nn.Parameter(_random_vector(options.size))
+        super().reset_parameters()
 
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.linear(keys_BSD, self.weight[:, self.query_width :])
@@ -171,14 +197,8 @@ class Cosine(Score):
     def project_keys(self, keys_BSD: Tensor) -> Tensor:
         return functional.normalize(keys_BSD, dim=-1)
 
-    def forward(self, queries_BTD: Tensor, keys_BSD: Matrices) -> Tensor:
-        return batch_dot(functional.normalize(queries_BTD, dim=-1), keys_BSD) / self.temperature
-
-
-def _random_vector(size: int) -> Tensor:
-    """Uniform in ±1/√n, n the size."""
-    vector = torch.empty(size).uniform_(-1, 1)
-    return vector if vector.is_meta else vector / math.sqrt(size)  # arithmetic on meta tensors imports torch._dynamo
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
+        return functional.normalize(queries_BTD, dim=-1) @ keys_BSD.transpose(1, 2) / self.temperature
 
 
 def make_score(name: str, *, queries: int, keys: int, size: int, temperature: float = 1.0) -> Score:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from weft.attention.alignment_history import AlignmentHistory
 from weft.attention.attention import Attention, ProjectedKeys
-from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, initialize_projections
+from weft.attention.initialization import initialize, initialize_projections
+from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention
 from weft.attention.normalizers import Normalizer, softmax
 from weft.ragged import Layout, Ragged, additive_mask
 from weft.recipe import TransformerSettings
@@ -47,10 +48,6 @@ class SeparateKeys(NamedTuple):
     @property
     def mask_BS(self) -> Tensor:
         return self.columns[0].mask_BS
-
-    def deferred(self) -> SeparateKeys:
-        """See `ProjectedKeys.deferred`."""
-        return SeparateKeys(tuple(keys.deferred() for keys in self.columns))
 
 
 class SeparateAttention(nn.Module):
@@ -109,12 +106,16 @@ class SeparateCrossAttention(CrossAttention):
             dropout=settings.attention_dropout,
             normalize=normalize,
         )
-        of_queries, of_keys = heads.query_width, heads.key_width
-        self.query = nn.Linear(width, columns * of_queries)
-        self.key_value = nn.Linear(source_width, 2 * columns * of_keys)
-        self.output = nn.Linear(columns * of_queries, width)
-        initialize_projections(self.query, [of_queries] * columns)
-        initialize_projections(self.key_value, [of_keys] * (2 * columns))
+        self.columns = columns
+        self.query = nn.Linear(width, columns * heads.query_width)
+        self.key_value = nn.Linear(source_width, 2 * columns * heads.key_width)
+        self.output = nn.Linear(columns * heads.query_width, width)
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        of_queries, of_keys = self.heads * self.head_width, self.kv_heads // self.columns * self.head_width
+        initialize_projections(self.query, [of_queries] * self.columns)
+        initialize_projections(self.key_value, [of_keys] * (2 * self.columns))
         for part in self.output.weight.data.split(of_queries, 1):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.output.bias)

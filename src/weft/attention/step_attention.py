@@ -19,26 +19,9 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-class History(NamedTuple):
-    """Keys and values (R, H, T, D) of the tokens of R hypotheses."""
-
-    keys: Tensor
-    values: Tensor
-    rows_R: Tensor | None = None
-    """Where those of each hypothesis are; None: in its own row."""
-
-    def append(self, own: KeysValues) -> KeysValues:
-        """With the next token (R, H, D) of every hypothesis, each in its own row."""
-        return KeysValues(*(self._append(*both) for both in zip((self.keys, self.values), own, strict=True)))
-
-    def _append(self, history_RHTD: Tensor, token_RHD: Tensor) -> Tensor:
-        if self.rows_R is None:
-            return torch.cat([history_RHTD, token_RHD[:, :, None]], 2)
-        _, heads, length, width = history_RHTD.shape
-        longer_RHTD = history_RHTD.new_empty(len(self.rows_R), heads, length + 1, width)
-        torch.index_select(history_RHTD, 0, self.rows_R, out=longer_RHTD[:, :, :length])
-        longer_RHTD[:, :, length] = token_RHD
-        return longer_RHTD
+def append(history: KeysValues, own: KeysValues) -> KeysValues:
+    """The history (R, H, T, D) with the next token (R, H, D) of every hypothesis."""
+    return KeysValues(*(torch.cat([part, new[:, :, None]], 2) for part, new in zip(history, own, strict=True)))
 
 
 class StepKeysValues(NamedTuple):
@@ -68,23 +51,13 @@ def step_attention(
             scores_RHS = scores_BKHS.view(rows, heads, length)
         scores.append(scores_RHS)
     weights_RHS = normalize(torch.cat(scores, -1) if len(scores) > 1 else scores[0])
-    outputs_RHD = torch.zeros_like(queries_RHD)
+    outputs = []
     lengths = [part.keys_BHSD.shape[2] for part in parts]
     for (_, values_BHSD, _), part_RHS in zip(parts, weights_RHS.split(lengths, -1), strict=True):
         sources, kv_heads = values_BHSD.shape[:2]
         outputs_BHKD = _group_by_source(part_RHS, sources, kv_heads) @ values_BHSD
-        outputs_RHD = outputs_RHD + _ungroup(outputs_BHKD, rows, heads)
-    return outputs_RHD, weights_RHS
-
-
-def step_attention_output(queries_RHD: Tensor, source: StepKeysValues, normalize: Normalizer = softmax) -> Tensor:
-    """The outputs of `step_attention` over a source, without the weights: on CUDA by one kernel."""
-    if queries_RHD.is_cuda and source.bias is not None and normalize is softmax:
-        from weft.kernels.triton.step_attention import HEAD_WIDTHS, Source, source_attention
-
-        if queries_RHD.shape[-1] in HEAD_WIDTHS and source.bias.shape[1:3] == (1, 1):
-            return source_attention(queries_RHD, Source(*source))
-    return step_attention(queries_RHD, [source], normalize)[0]
+        outputs.append(_ungroup(outputs_BHKD, rows, heads))
+    return sum(outputs[1:], outputs[0]), weights_RHS
 
 
 def _group_by_source(values_RHD: Tensor, sources: int, kv_heads: int) -> Tensor:

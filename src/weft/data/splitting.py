@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from weft.data.hashing import text_hashes
-from weft.data.pairs import Pair, Row, RowError
+from weft.data.pairs import Pair, Row, RowError, text_hashes
 from weft.data.reading.blocks import Block
 from weft.data.reading.corpora import Corpus, Files
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.activity import activity
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.evaluation.alignment import alignment_error_rate
 from weft.evaluation.ibm1 import fit_ibm1
 from weft.models.interface import alignment_layer
 from weft.recipe import TransformerSettings
+from weft.runtime.activity import activity
 from weft.translation.inspection import heads_of_pair
 from weft.translation.results import WordAttention
 from weft.translation.word_alignment import Sentence, align_words, merge_to_words

@@ -24,15 +24,15 @@ from weft.evaluation.metrics import (
     perplexity,
     split_name,
 )
-from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_items, find_pairs, training_overlap
+from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_pairs, find_scorable_items, training_overlap
 from weft.evaluation.references import GROUPINGS
 from weft.evaluation.search_errors import TOLERANCE, ScoredOutput, SearchErrors, SearchSpace, classify
-from weft.models.ensemble import Ensemble
+from weft.models.architecture import architecture_of
 from weft.recipe import SearchSettings
+from weft.recipe.search import irrelevant_settings
 from weft.search.ranking import Ranking
 from weft.translation.engines.interface import max_output_length
 from weft.translation.results import Translation
-from weft.translation.setting_scopes import irrelevant_settings
 from weft.translation.translator import Translator
 from weft.translation.word_alignment import NULL_THRESHOLD
 
@@ -92,9 +92,9 @@ class Evaluation:
         return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
 
     def _repr_html_(self) -> str:
-        from weft.markup.elements import element
-        from weft.markup.page import fragment
-        from weft.markup.tables import table
+        from weft.pictures.html.elements import element
+        from weft.pictures.html.page import fragment
+        from weft.pictures.html.tables import table
 
         scores = [*self.scores, self.perplexity]
         rows = [
@@ -154,8 +154,8 @@ def evaluate(
 
     ``run``: a run of `weft.load`, or its folder. ``pairs``: pairs or tuples, or the name of a TSV or M2 file; if not
     given, those of ``split`` ("test" or "valid") of the run's recipe. ``limit``: use only the first of them. Pairs with
-    a blank side are left out and counted, or an error, as data.blank_rows says. Of an M2 file, the corrections of the
-    annotators are the references, and precision, recall and F0.5 of edits are reported too.
+    a blank side (or an error, as data.blank_rows says) and those too long to be translated are left out and counted. Of
+    an M2 file, the annotators' corrections are the references; precision, recall and F0.5 of edits are reported too.
     ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.
     ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
     references; by default as the recipe says. Perplexity and alignment are over all pairs either way. Scores of the
@@ -166,7 +166,7 @@ def evaluate(
     searches = run.source_role != "none"
     names = [] if not searches else run.recipe.evaluation.metrics if metrics is None else metrics
     check_metrics(names)
-    given = find_items(run.recipe, pairs, grouping=grouping, split=split, limit=limit)
+    given = find_scorable_items(run, pairs, grouping=grouping, split=split, limit=limit)
     check_metrics(names, several_references=any(len(line) > 1 for line in given.items.references))
     likelihood = Evaluation(
         pairs=len(given.pairs),
@@ -323,8 +323,8 @@ def score_alignment(run: Translator, pairs: Sequence[Pair]) -> AlignmentScore | 
 
 def run_signature(run: Translator, settings: SearchSettings) -> str:
     """The signature of the search and, of an ensemble, the number of models."""
-    ensemble = f"|ensemble:{len(run.model.members)}" if isinstance(run.model, Ensemble) else ""
-    return search_signature(settings) + ensemble
+    members = architecture_of(run.model).members
+    return search_signature(settings) + (f"|ensemble:{len(members)}" if members else "")
 
 
 ALWAYS_SHOWN = {

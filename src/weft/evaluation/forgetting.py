@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.data.pairs import Pair
+from weft.data.preparation import has_corpus
+from weft.data.preparation.recorded_files import check_recorded_files
 from weft.errors import DataError, plural
 from weft.evaluation.evaluate import evaluate
 from weft.evaluation.pairs import find_pairs
 from weft.files import save_text
-from weft.preparation import has_corpus
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.translation.load import load
@@ -62,7 +63,9 @@ def measure_forgetting(run: Path | str, *, device: str = "auto", limit: int = MA
     recipe = load_recipe(folder.recipe)
     if recipe.training.start is None:
         return None
-    start = RunFolder(recipe.training.start).check()
+    start = RunFolder(recipe.training.start)
+    check_recorded_files(folder.path, "training.start", [start.model])
+    start.check()
     former = load_recipe(start.recipe)
     given = former_pairs(recipe, former, limit)
     if given is None:
@@ -82,6 +85,8 @@ def former_pairs(recipe: Recipe, former: Recipe, limit: int) -> tuple[str, list[
         path = Path(recipe.data.folder) / recipe.evaluation.former
         if not path.is_file():
             raise DataError(f"evaluation.former: {path}: no such file")
+        if (run := recipe.run_of("former")) is not None:
+            check_recorded_files(run, "evaluation.former", [path])
         return recipe.evaluation.former, find_pairs(recipe, str(path), limit=limit).pairs
     for split, name in (("test", "the former test set"), ("valid", "the former validation set")):
         if has_corpus(former, split):

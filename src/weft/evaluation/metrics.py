@@ -40,9 +40,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft import __version__
-from weft.activity import activity
 from weft.errors import DataError, RecipeError, nearest, warn
 from weft.evaluation.top_k import MAX_K, Matches, has_same_tokens, is_identical, top_k_accuracy
+from weft.runtime.activity import activity
 from weft.text.string_distance import edit_distance
 
 if TYPE_CHECKING:

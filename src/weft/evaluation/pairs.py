@@ -1,6 +1,6 @@
 """What is evaluated on: given pairs, a split of the run's recipe, or the sentences of an M2 file.
 
-Pairs with a blank side are left out and counted.
+Pairs with a blank side, or with one that is too long, are left out and counted.
 """
 
 from __future__ import annotations
@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from weft.data.pairs import BLANK_KIND, Pair, blank_error, is_blank
-from weft.data.reading.pair_files import read_pairs
+from weft.data.columns.given_pairs import given_pairs
+from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, blank_error, is_blank, is_oversized
+from weft.data.reading.corpora import read
 from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
 from weft.evaluation.m2 import M2Sentence, is_m2, read_m2
 from weft.evaluation.max_match import Edit
 from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.recipe import Recipe
-from weft.translation.inputs import as_pairs
+from weft.translation.inputs import as_pairs, is_within, max_tokens
+
+if TYPE_CHECKING:
+    from weft.translation.translator import Translator
 
 SPLITS = ("test", "valid")
 
@@ -41,7 +45,7 @@ class EvaluationSet(NamedTuple):
 
 
 GivenPairs = Iterable[Pair | tuple[str, str]] | Path | str
-"""Pairs of a program, or the name of a TSV file."""
+"""Pairs of a program, or the name of a file."""
 
 
 def find_items(
@@ -53,6 +57,20 @@ def find_items(
         return _corrections(read_m2(pairs)[:limit])
     usable, left_out = find_pairs(recipe, pairs, split=split, limit=limit)
     return EvaluationSet(usable, left_out, GROUPINGS[grouping](usable))
+
+
+def find_scorable_items(
+    run: Translator, pairs: GivenPairs | None, *, grouping: str, split: str = "test", limit: int | None = None
+) -> EvaluationSet:
+    """The items of `find_items`; pairs with a side of too many tokens for the run are left out and counted."""
+    given = find_items(run.recipe, pairs, grouping=grouping, split=split, limit=limit)
+    most = max_tokens(run.recipe.data.max_length)
+    kept = [pair for pair in given.pairs if is_within(most, run.tokenizers, source=pair.source, target=pair.target)]
+    count = len(given.pairs) - len(kept)
+    if not count or not kept or given.gold is not None:
+        return given
+    left_out = {**given.left_out, LENGTH_KIND: given.left_out.get(LENGTH_KIND, 0) + count}
+    return EvaluationSet(kept, left_out, GROUPINGS[grouping](kept))
 
 
 def _corrections(sentences: list[M2Sentence]) -> EvaluationSet:
@@ -67,7 +85,7 @@ def find_pairs(
 ) -> EvaluationPairs:
     """The pairs to evaluate on: the given ones, or those of a split of the recipe; at least one, at most ``limit``."""
     _check_limit(limit)
-    usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, _given(pairs, recipe))
+    usable = _split_pairs(recipe, split) if pairs is None else _usable_pairs(recipe, pairs)
     if not usable.pairs:
         left_out = f" ({plural(sum(usable.left_out.values()), 'row')} left out)" if usable.left_out else ""
         raise DataError(f"there are no pairs to evaluate on{left_out}")
@@ -79,21 +97,27 @@ def _check_limit(limit: int | None) -> None:
         raise DataError(f"limit: {limit} was given; expected at least 1")
 
 
-def _given(pairs: GivenPairs, recipe: Recipe) -> Iterable[Pair]:
-    """The pairs of a program, or those of a file that it named."""
+def _given(pairs: GivenPairs, recipe: Recipe, row_errors: Counter[str]) -> Iterable[Pair]:
+    """The pairs of a program, or those of a file that it named; rows that data.bad_rows skips are counted."""
     if isinstance(pairs, Path | str):
-        return read_pairs(pairs, sources=recipe.model.sources.count)
+        return read(given_pairs(recipe, str(pairs)).corpus, recipe.data.bad_rows, row_errors)
     return as_pairs(pairs)
 
 
-def _usable_pairs(recipe: Recipe, pairs: Iterable[Pair]) -> EvaluationPairs:
-    """Given pairs; those with a blank side are left out and counted, or an error, as data.blank_rows says."""
+def _usable_pairs(recipe: Recipe, pairs: GivenPairs) -> EvaluationPairs:
+    """Given pairs; those with a blank side are left out and counted, or an error, as data.blank_rows says.
+
+    Those with a side that is too long to be tokenized are left out and counted.
+    """
     reads_sources = recipe.source_role != "none"
     usable: list[Pair] = []
     left_out: Counter[str] = Counter()
-    for number, pair in enumerate(pairs, 1):
+    for number, pair in enumerate(_given(pairs, recipe, left_out), 1):
         if not is_blank(pair, sources=reads_sources):
-            usable.append(pair)
+            if is_oversized(pair):
+                left_out[LENGTH_KIND] += 1
+            else:
+                usable.append(pair)
             continue
         if recipe.data.blank_rows == "error":
             error = blank_error(pair, f"pair {number}", sources=reads_sources)
@@ -104,7 +128,7 @@ def _usable_pairs(recipe: Recipe, pairs: Iterable[Pair]) -> EvaluationPairs:
 
 def _split_pairs(recipe: Recipe, split: str) -> EvaluationPairs:
     """The pairs of the test or validation set that a recipe names."""
-    from weft.preparation import read_corpus
+    from weft.data.preparation import read_corpus
 
     if split not in SPLITS:
         raise DataError(f"split: {split!r} was given; use {' or '.join(SPLITS)}")

@@ -11,16 +11,16 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from weft.data.preparation import has_corpus
 from weft.errors import DataError, plural
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score
 from weft.evaluation.evaluate import loaded_run
 from weft.evaluation.marked_differences import Mark, in_brackets, marked, shortened
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.output_differences import similarity
-from weft.evaluation.pairs import EvaluationSet, find_items, training_overlap
+from weft.evaluation.pairs import EvaluationSet, find_scorable_items, training_overlap
 from weft.evaluation.references import EvaluationItems
 from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
-from weft.preparation import has_corpus
 from weft.translation.translator import Translator
 
 EXAMPLES = 5
@@ -146,7 +146,7 @@ def summarize(
     split = split or next((split for split in ("test", "valid") if has_corpus(recipe, split)), None)
     if split is None:
         raise DataError(f"{run.folder or 'run'}: its recipe has neither a test set nor a validation set")
-    given = find_items(recipe, None, grouping=recipe.evaluation.references, split=split)
+    given = find_scorable_items(run, None, grouping=recipe.evaluation.references, split=split)
     overlap = training_overlap(run.folder, given.pairs)
     seen = 0 if overlap is None else overlap.sources
     all_items = len(given.items.sources)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.activity import activity
 from weft.errors import RecipeError, nearest
+from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
     from weft.runs.load import LoadedRun

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import CheckpointError
-from weft.files import LOCK_FILES, lock_folder, read_json, remove_left_folders, save_text
+from weft.files import read_json, save_text
+from weft.runs.locks import LOCK_FILES, lock_folder, remove_left_folders
 
 INFO_FILE = "weft.json"
 

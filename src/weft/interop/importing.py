@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from weft.activity import activity
-from weft.files import lock_folder
+from weft.errors import CheckpointError
 from weft.interop.imported_run import ImportedModel, write_run
 from weft.interop.options import ImportOptions
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_folder
+from weft.runtime.activity import activity
 
 SUFFIXES = re.compile(r"(\.npz|\.pt|\.pth|\.ckpt)\b.*$")
 """What is left out of the name of a file."""
@@ -23,8 +25,8 @@ def import_model(source: str | Path, out: Path | str | None = None, options: Imp
     """
     name = run_name(str(source))
     out = Path("runs") / name if out is None else Path(out)
-    RunFolder.check_new(out)
     read = _reader(str(source))
+    RunFolder.check_new(out)
     with lock_folder(out, "importing"):
         RunFolder.check_new(out)
         with activity(f"importing {source}"):
@@ -47,6 +49,10 @@ def _reader(source: str) -> Callable[[str, ImportOptions], ImportedModel]:
     from weft.interop.huggingface.importing import read_model
 
     path = Path(source).expanduser()
+    if RunFolder(path).recipe.is_file() and RunFolder(path).model.is_file() and not (path / "config.json").exists():
+        raise CheckpointError(
+            f"{source}: is a run of weft already; use it as it is: weft translate {shlex.quote(source)}"
+        )
     if marian.is_model(path):
         return marian.read_model
     return checkpoints.read_model if checkpoints.is_checkpoint(path) else read_model

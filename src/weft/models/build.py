@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import nn
 
 from weft.errors import RecipeError
 from weft.models.encoders import make_encoder
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Seq2Seq
-from weft.models.unallocated import UnallocatedWeights
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.choices import OUTPUTS, resolve
 
@@ -27,22 +27,33 @@ if TYPE_CHECKING:
 
 def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: int) -> dict[str, tuple[int, ...]]:
     """The name and the shape of every parameter of a model, without memory for its weights."""
-    with torch.device("meta"):
-        model = build_unallocated(settings, source_size=source_size, target_size=target_size)
+    model = build_on_meta(settings, source_size=source_size, target_size=target_size)
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def build_unallocated(
-    settings: ModelSettings,
-    *,
-    source_size: int,
-    target_size: int,
-    loss: str = "cross_entropy",
-    max_weights: int | None = None,
+def build_on_meta(
+    settings: ModelSettings, *, source_size: int, target_size: int, loss: str = "cross_entropy"
 ) -> AnyModel:
-    """A model to be given the weights of a file: its own have a shape and no memory (`weft.models.unallocated`)."""
-    with UnallocatedWeights(max_weights):
-        return build_model(settings, source_size=source_size, target_size=target_size, loss=loss)
+    """A model on the meta device: its parameters and buffers have shapes and no memory.
+
+    To use it, compute its buffers (`reset_buffers`) and assign its parameters (`weft.runs.weights.load_weights`).
+    """
+    try:
+        with torch.device("meta"):
+            return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss))
+    except RuntimeError as error:
+        if "overflow" not in str(error):  # of the 64 bits in which torch counts bytes
+            raise
+        raise RecipeError("model: a matrix of more than 9,000,000 TB; make it smaller") from error
+
+
+def reset_buffers(model: nn.Module) -> None:
+    """Compute the buffers of a model that was constructed on the meta device."""
+    for module in model.modules():
+        if hasattr(type(module), "reset_buffers"):
+            cast(Any, module).reset_buffers()
+    if left := [name for name, buffer in model.named_buffers() if buffer.is_meta]:
+        raise NotImplementedError(f"{left[0]}: a buffer that no module computes; write its reset_buffers()")
 
 
 def build_model(
@@ -57,25 +68,28 @@ def build_model(
 
     ``loss``: the recipe's training.loss, which decides on the output layer.
     """
-    output: type[Output] = resolve(OUTPUTS, loss)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if settings.kind == "prefix_lm":
-            return _prefix_lm(settings, source_size, target_size, output)
-        if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
-            return _prefix_lm(settings, None, target_size, output)
-        if settings.kind == "language_model":
-            from weft.models.language_model import RecurrentLanguageModel
+        return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss))
 
-            return RecurrentLanguageModel(settings, vocabulary=target_size, output_class=output)
-        if settings.attention.hard != "none":
-            return _hard_attention(settings, source_size, target_size)
-        network = _seq2seq(settings, source_size, target_size, output)
-        if not settings.copy:
-            return network
-        from weft.models.copying import CopyingSeq2Seq
 
-        return CopyingSeq2Seq(network, settings)
+def _construct(settings: ModelSettings, source_size: int, target_size: int, output: type[Output]) -> AnyModel:
+    if settings.kind == "prefix_lm":
+        return _prefix_lm(settings, source_size, target_size, output)
+    if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
+        return _prefix_lm(settings, None, target_size, output)
+    if settings.kind == "language_model":
+        from weft.models.language_model import RecurrentLanguageModel
+
+        return RecurrentLanguageModel(settings, vocabulary=target_size, output_class=output)
+    if settings.attention.hard != "none":
+        return _hard_attention(settings, source_size, target_size)
+    network = _seq2seq(settings, source_size, target_size, output)
+    if not settings.copies:
+        return network
+    from weft.models.copying import CopyingSeq2Seq
+
+    return CopyingSeq2Seq(network, settings)
 
 
 def _embedding(
@@ -140,7 +154,7 @@ def _hard_attention(settings: ModelSettings, source_size: int, target_size: int)
     from weft.models.hard_attention import HardAttentionSeq2Seq
 
     model_class = HardAttentionSeq2Seq
-    if settings.copy:
+    if settings.copies:
         from weft.models.hard_copying import HardCopyingSeq2Seq
 
         model_class = HardCopyingSeq2Seq

@@ -14,8 +14,9 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from weft.kernels.cpu.lstm import lstm_step
+from weft.runtime.replaceable import replaceable
 
 LayerState = tuple[Tensor, ...]
 
@@ -27,7 +28,7 @@ class Cell(ABC):
     state_parts: ClassVar[int] = 1
     """How many tensors a state has."""
     sums_gates: ClassVar[bool] = False
-    """Whether only (W x_t + b) + (U h_{t−1} + b′) matters, so that one product can compute the sum."""
+    """Whether only the sum (W x_t + b) + (U h_{t−1} + b′) matters, so that one product of [W U] can compute it."""
     forget_gate: ClassVar[int | None] = None
     """The gate whose bias is initialized to one."""
     torch_layer: ClassVar[Callable[..., nn.RNNBase] | None] = None
@@ -35,8 +36,8 @@ class Cell(ABC):
 
     @staticmethod
     @abstractmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        """The next state from W x_t + b and U h_{t−1} + b′; if the cell ``sums_gates``, from their sum and None."""
+    def step(input_BG: Tensor, state_BG: Tensor, state: LayerState) -> LayerState:
+        """The next state from W x_t + b, U h_{t−1} + b′ and the state before."""
 
 
 class RNN(Cell):
@@ -47,8 +48,8 @@ class RNN(Cell):
     torch_layer = nn.RNN
 
     @staticmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        return (torch.tanh(input_BG if state_BG is None else input_BG + state_BG),)
+    def step(input_BG: Tensor, state_BG: Tensor, state: LayerState) -> LayerState:
+        return (torch.tanh(input_BG + state_BG),)
 
 
 class GRU(Cell):
@@ -61,8 +62,7 @@ class GRU(Cell):
     torch_layer = nn.GRU
 
     @staticmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        assert state_BG is not None
+    def step(input_BG: Tensor, state_BG: Tensor, state: LayerState) -> LayerState:
         reset_x, update_x, new_x = input_BG.chunk(3, -1)
         reset_h, update_h, new_h = state_BG.chunk(3, -1)
         reset = torch.sigmoid(reset_x + reset_h)
@@ -84,11 +84,12 @@ class LSTM(Cell):
     torch_layer = nn.LSTM
 
     @staticmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        if input_BG.is_cuda:
-            state_BG = torch.zeros_like(input_BG) if state_BG is None else state_BG
-            return torch.ops.aten._thnn_fused_lstm_cell(input_BG, state_BG, state[1])[:2]
-        return lstm_step(input_BG if state_BG is None else input_BG + state_BG, state[1])
+    @replaceable
+    def step(input_BG: Tensor, state_BG: Tensor, state: LayerState) -> LayerState:
+        i_BD, f_BD, g_BD, o_BD = (input_BG + state_BG).chunk(4, -1)
+        i_BD, f_BD, g_BD, o_BD = torch.sigmoid(i_BD), torch.sigmoid(f_BD), torch.tanh(g_BD), torch.sigmoid(o_BD)
+        cell_BD = torch.addcmul(f_BD * state[1], i_BD, g_BD)
+        return o_BD * torch.tanh(cell_BD), cell_BD
 
 
 class LayerWeights(NamedTuple):
@@ -98,6 +99,14 @@ class LayerWeights(NamedTuple):
     state_GD: Tensor
     input_bias_G: Tensor
     state_bias_G: Tensor
+
+    def input_gates(self, inputs_ND: Tensor) -> Tensor:
+        """W x_t + b"""
+        return functional.linear(inputs_ND, self.input_GD, self.input_bias_G)
+
+    def state_gates(self, states_ND: Tensor) -> Tensor:
+        """U h_{t−1} + b′"""
+        return functional.linear(states_ND, self.state_GD, self.state_bias_G)
 
 
 class GateWeights(nn.Module):
@@ -113,13 +122,13 @@ class GateWeights(nn.Module):
 
 
 def make_layer(cell: type[Cell], inputs: int, hidden: int, *, bidirectional: bool) -> nn.Module:
-    """One layer, to be initialized by `initialize`; ``hidden``: of one direction."""
+    """One layer, to be initialized by `initialize_layer`; ``hidden``: of one direction."""
     if cell.torch_layer is None:
         return GateWeights(cell.gates, inputs, hidden, bidirectional=bidirectional)
     return cell.torch_layer(inputs, hidden, bidirectional=bidirectional)
 
 
-def initialize(layer: nn.Module, cell: type[Cell]) -> None:
+def initialize_layer(layer: nn.Module, cell: type[Cell]) -> None:
     """W by Glorot, U orthogonal, both gate by gate; zero biases, except that of the forget gate."""
     hidden = layer.get_parameter("weight_hh_l0").shape[1]
     for name, parameter in layer.named_parameters():

@@ -35,21 +35,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.edits import AttentionRole
+from weft.attention.initialization import initialize
 from weft.attention.normalizers import Normalizer, make_normalizer
 from weft.attention.records import AttentionRecord, ReturnAttention
-from weft.kernels.chunked_target_log_probabilities import chunked_target_log_probabilities
+from weft.models.architecture import Architecture, AttentionShape
 from weft.models.encoders import Encoded
 from weft.models.interface import CopyProbabilities, ModelOutput, StepOutput, TargetLogProbabilities, renormalize
+from weft.models.layers import Output
+from weft.models.mixed_precision import without_autocast
 from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import ModelSettings
+from weft.runtime.replaceable import replaceable
 from weft.text.specials import END, UNKNOWN
 
 
@@ -138,7 +144,7 @@ class CopyAttention(nn.Module):
         """The weights (B, T, S): they are probabilities, so scores and weights are in float32 at least."""
         projected_BTD = self.query_projection(queries_BTD)
         dtype = torch.promote_types(projected_BTD.dtype, torch.float32)
-        with torch.autocast(projected_BTD.device.type, enabled=False):
+        with without_autocast(projected_BTD):
             scores_BTS = projected_BTD.to(dtype) @ keys_BSD.to(dtype).transpose(1, 2) / math.sqrt(keys_BSD.shape[-1])
             return self.normalize(scores_BTS + mask_BS[:, None])
 
@@ -148,14 +154,19 @@ class Gate(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        bound = 1 / math.sqrt(width)
-        self.weight_D = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.weight_D = nn.Parameter(torch.empty(width))
+        self.bias = nn.Parameter(torch.empty(1))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(len(self.weight_D))
+        nn.init.uniform_(self.weight_D, -bound, bound)
+        nn.init.zeros_(self.bias)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         """(N,), in float32 at least."""
         states_ND = states_ND.to(torch.promote_types(states_ND.dtype, torch.float32))
-        with torch.autocast(states_ND.device.type, enabled=False):
+        with without_autocast(states_ND):
             return states_ND @ self.weight_D.to(states_ND.dtype) + self.bias
 
 
@@ -167,9 +178,12 @@ class CopySource(nn.Module):
     def _init_copying(self, source_size: int, target_size: int) -> None:
         """With the `CopyTable` of a joint vocabulary; that of two is set by `set_table`."""
         self.source_size, self.target_size = source_size, target_size
-        self.own_ids = True
-        self.register_buffer("copy_ids_V", torch.zeros(source_size, dtype=torch.int64), persistent=False)
-        self.set_table(CopyTable.joint(source_size, target_size))
+        self.register_buffer("copy_ids_V", torch.empty(source_size, dtype=torch.int64), persistent=False)
+        initialize(self)
+
+    def reset_buffers(self) -> None:
+        self.copy_ids_V = torch.empty(self.source_size, dtype=torch.int64)
+        self.set_table(CopyTable.joint(self.source_size, self.target_size))
 
     def set_table(self, table: CopyTable) -> None:
         """Set what the source's tokens are in the target vocabulary."""
@@ -212,6 +226,14 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
             )
         self.has_window = self.copy_attention is None and settings.attention.window != "none"
         self._init_copying(len(network.source_embedding.weight_VE), len(network.output.bias_V))
+
+    def architecture(self) -> Architecture:
+        described = super().architecture()
+        attentions = described.attentions
+        if self.copy_attention is not None:
+            attentions += (AttentionShape("copy_attention", AttentionRole("copy", 0, multihead=False)),)
+        subclassed = type(self) is not CopyingSeq2Seq
+        return replace(described, attentions=attentions, copies=True, subclassed=subclassed)
 
     # Source
 
@@ -308,9 +330,8 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         states, weights_BTS, columns, attention = self._decode(source, inputs, return_attention)
         copied_N = _copied_probabilities(weights_BTS, columns.columns_BS, inputs.like(targets_N))
         in_vocabulary_N = targets_N < self.target_size
-        generated_N, uniform_N = self._vocabulary_log_probabilities(
-            states.values, known_ids(targets_N.clamp(min=0), self.target_size), mean=bool(smoothing)
-        )
+        known_N = known_ids(targets_N.clamp(min=0), self.target_size)
+        generated_N, uniform_N = vocabulary_log_probabilities(self.output, states.values, known_N, mean=bool(smoothing))
         gate_N = self.gate(states.values)
         generated_N = generated_N + functional.logsigmoid(gate_N)
         if uniform_N is not None:
@@ -323,15 +344,14 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         )
         return parts, uniform_N, attention
 
-    def _vocabulary_log_probabilities(
-        self, states_ND: Tensor, targets_N: Tensor, *, mean: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """log p_vocabulary of targets, and with ``mean`` its mean over the vocabulary, in chunks."""
-        output = self.output
-        if not torch.is_grad_enabled():  # an output layer with eight-bit products has no matrix
-            log_NV = output(states_ND).log_softmax(-1, dtype=torch.promote_types(states_ND.dtype, torch.float32))
-            return log_NV.gather(1, targets_N[:, None])[:, 0], log_NV.mean(-1) if mean else None
-        return chunked_target_log_probabilities(states_ND, output.weight_VD, output.bias_V, targets_N, mean=mean)
+
+@replaceable
+def vocabulary_log_probabilities(
+    output: Output, states_ND: Tensor, targets_N: Tensor, *, mean: bool
+) -> tuple[Tensor, Tensor | None]:
+    """log p_vocabulary of targets, and with ``mean`` its mean over the vocabulary; in float32 at least."""
+    log_NV = output(states_ND).log_softmax(-1, dtype=torch.promote_types(states_ND.dtype, torch.float32))
+    return log_NV.gather(1, targets_N[:, None])[:, 0], log_NV.mean(-1) if mean else None
 
 
 def add_copies(log_NV: Tensor, copies: CopyWeights, *, own_ids: bool) -> Tensor:

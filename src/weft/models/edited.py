@@ -7,18 +7,17 @@ as it is. Every step of a search has copies of its own, since a row of weights i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from weft.attention.edits import AttentionEdits, AttentionRole, EditedNormalizer
+from weft.attention.edits import AttentionEdits, EditedNormalizer
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, plural
-from weft.models.ensemble import Ensemble
-from weft.models.hard_attention import HardAttentionSeq2Seq
+from weft.models.architecture import Architecture, architecture_of
 from weft.models.interface import (
     CopyProbabilities,
     HasCopyProbabilities,
@@ -27,11 +26,6 @@ from weft.models.interface import (
     ModelOutput,
     StepOutput,
 )
-from weft.models.language_model import RecurrentLanguageModel
-from weft.models.prefix_lm import PrefixLM
-from weft.models.recurrent_decoder import RecurrentDecoder
-from weft.models.seq2seq import EncoderDecoder
-from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 from weft.tree import leaves
 
@@ -57,24 +51,17 @@ def edit_attention(model: Model, edits: AttentionEdits) -> Model:
     return cast(Model, edited(model, edits))
 
 
-def unedited(model: Model) -> Model:
-    """The model without its edits."""
-    return model.model if isinstance(model, EditedModel) else model
-
-
 def check_editable(model: Model, edits: AttentionEdits) -> None:
     """Fail if the model does not have the attention to be edited."""
-    if isinstance(model, Ensemble):
+    described = architecture_of(model)
+    if described.members:
         raise SearchError("edits: this is an ensemble; edit the attention of one model at a time")
-    if isinstance(model, HardAttentionSeq2Seq):
+    if described.kind == "hard_attention":
         raise SearchError("edits: this model has hard attention (model.attention.hard), whose weights cannot be edited")
-    roles = [role for role, _ in attentions(model)]
+    roles = [attention.role for attention in described.attentions]
     if edits.of_source and not any(role.reads_source for role in roles):
         raise SearchError("edits: this model has no attention to a source")
-    sizes = {
-        (role.kind, role.layer): getattr(module, "heads", 1) if role.multihead else 1
-        for role, module in attentions(model)
-    }
+    sizes = {(attention.role.kind, attention.role.layer): attention.heads for attention in described.attentions}
     for head in edits.heads_off:
         heads = max((sizes[role.kind, role.layer] for role in roles if role.includes(head)), default=0)
         if not 1 <= head.head <= heads:
@@ -85,40 +72,6 @@ def check_editable(model: Model, edits: AttentionEdits) -> None:
             raise SearchError(f"attention: layer {row.layer}; this model has {plural(len(readers), 'layer')}")
         if row.head is not None and not 1 <= row.head <= max(readers.values()):
             raise SearchError(f"attention: head {row.head}; this model has {plural(max(readers.values()), 'head')}")
-
-
-def attentions(model: Model) -> Iterator[tuple[AttentionRole, nn.Module]]:
-    """Every attention of a model with its role, which several attentions may share."""
-    if isinstance(model, PrefixLM):
-        kind = "decoder" if model.source_embedding is None else "prefix"
-        for layer, module in enumerate(model.stack.layers):
-            yield AttentionRole(kind, layer), module.self_attention
-    elif isinstance(model, RecurrentLanguageModel) and model.attention is not None:
-        yield AttentionRole("decoder", 0, multihead=False), model.attention
-    elif isinstance(model, EncoderDecoder):
-        yield from _of_encoder(cast(nn.Module, model.encoder))
-        yield from _of_decoder(model.decoder)
-        if (copying := getattr(model, "copy_attention", None)) is not None:
-            yield AttentionRole("copy", 0, multihead=False), copying
-
-
-def _of_encoder(encoder: nn.Module) -> Iterator[tuple[AttentionRole, nn.Module]]:
-    for stack in (module for module in encoder.modules() if isinstance(module, TransformerStack)):
-        for layer, module in enumerate(stack.layers):
-            yield AttentionRole("encoder", layer), module.self_attention
-
-
-def _of_decoder(decoder: nn.Module) -> Iterator[tuple[AttentionRole, nn.Module]]:
-    if isinstance(decoder, RecurrentDecoder):
-        separate = getattr(decoder.attention, "attentions", None)
-        for attention in [decoder.attention] if separate is None else separate:
-            if attention is not None:
-                yield AttentionRole("cross", 0, multihead=False), attention
-        return
-    for layer, module in enumerate(cast(TransformerStack, decoder.stack).layers):
-        yield AttentionRole("decoder", layer), module.self_attention
-        if module.cross_attention is not None:
-            yield AttentionRole("cross", layer), module.cross_attention
 
 
 class EditedModel(nn.Module):
@@ -134,11 +87,15 @@ class EditedModel(nn.Module):
     def _copy(self, step: int | None) -> Model:
         """The model as it is at a step; None: at all steps of whole targets."""
         replaced: dict[int, nn.Module] = {}
-        for role, module in attentions(self.model):
+        for attention in architecture_of(self.model).attentions:
+            module = cast(nn.Module, self.model).get_submodule(attention.module)
             twin = copy.copy(module)
-            twin.normalize = EditedNormalizer(module.normalize, self.edits, role, step)  # type: ignore[assignment, arg-type]
+            twin.normalize = EditedNormalizer(module.normalize, self.edits, attention.role, step)  # type: ignore[assignment, arg-type]
             replaced[id(module)] = twin
         return cast(Model, _with_modules(cast(nn.Module, self.model), replaced))
+
+    def architecture(self) -> Architecture:
+        return replace(architecture_of(self.model).inside("model"), edited=True)
 
     def max_target_length(self, source_length: int) -> int | None:
         model = self.model
@@ -160,8 +117,9 @@ class EditedModel(nn.Module):
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         self.edits.check_length(source.layout.longest)
-        recurrent = isinstance(getattr(self.model, "decoder", None), RecurrentDecoder)
-        if recurrent and self.edits.rows:  # its steps cannot tell which they are
+        decoder = architecture_of(self.model).decoder
+        is_recurrent = decoder is not None and decoder.family == "recurrent"
+        if is_recurrent and self.edits.rows:  # its steps cannot tell which they are
             return self._forward_steps(source, inputs, bool(return_attention))
         return self._at(None)(source, inputs, return_attention=return_attention)
 

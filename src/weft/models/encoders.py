@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor, nn
 
 from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.models.architecture import PartArchitecture
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, RecurrentEncoderSettings
@@ -57,6 +58,9 @@ class RecurrentEncoder(nn.Module):
             return Encoded(*self.stack(embedded))
         states, final = self.stack(embedded.reversed())
         return Encoded(states.reversed(), final)
+
+    def part_architecture(self, module: str) -> PartArchitecture:
+        return PartArchitecture((self.stack.shape(f"{module}.stack", fixed_shapes=not self.reverse_source),))
 
 
 def make_encoder(settings: ModelSettings) -> Encoder:

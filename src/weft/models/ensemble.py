@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
-from weft.models.hard_attention import HardAttentionSeq2Seq
+from weft.models.architecture import Architecture, architecture_of
 from weft.models.interface import (
     HasMaxTargetLength,
     HasOutputLayer,
@@ -30,9 +30,6 @@ from weft.models.interface import (
     StepOutput,
     alignment_weights,
 )
-from weft.models.language_model import RecurrentLanguageModel
-from weft.models.prefix_lm import PrefixLM
-from weft.models.seq2seq import EncoderDecoder
 from weft.ragged import Ragged
 
 MEANS = ("arithmetic", "geometric")
@@ -59,6 +56,10 @@ class Ensemble(nn.Module):
         self.weights = tuple(weight / math.fsum(weights) for weight in weights)
         outputs = [member.output_layer() for member in members if isinstance(member, HasOutputLayer)]
         self.has_sparse_member = any(output.loss == "entmax15" for output in outputs)
+
+    def architecture(self) -> Architecture:
+        members = [architecture_of(member).inside(f"members.{number}") for number, member in enumerate(self.members)]
+        return Architecture("ensemble", members=tuple(members))
 
     def _members(self) -> list[Model]:
         return cast(list[Model], list(self.members))
@@ -129,15 +130,14 @@ def _check_vocabularies(members: Sequence[Model]) -> None:
     """Check that the vocabularies have the same sizes, which are known for weft's own models only."""
     if not members:
         raise SearchError("ensemble: it has no members; expected at least one model")
-    from weft.models.copying import CopySource
-
-    copying = [isinstance(member, CopySource) for member in members]
+    described = [architecture_of(member) for member in members]
+    copying = [member.copies for member in described]
     if any(copying) and not all(copying):
         raise SearchError(
             f"ensemble: model {copying.index(True) + 1} copies from the source (model.copy), model "
             f"{copying.index(False) + 1} does not; use models that all do"
         )
-    sizes = [(number, size) for number, member in enumerate(members, 1) if (size := _vocabulary_sizes(member))]
+    sizes = [(number, size) for number, member in enumerate(described, 1) if (size := _vocabulary_sizes(member))]
     for number, (source, target) in sizes[1:]:
         first, (first_source, first_target) = sizes[0]
         if target != first_target:
@@ -152,11 +152,7 @@ def _check_vocabularies(members: Sequence[Model]) -> None:
             )
 
 
-def _vocabulary_sizes(model: Model) -> tuple[int, int] | None:
+def _vocabulary_sizes(model: Architecture) -> tuple[int, int] | None:
     """Of source (0 for a language model) and target; None for a model of another kind."""
-    if isinstance(model, RecurrentLanguageModel):
-        return 0, len(model.output.bias_V)
-    if not isinstance(model, EncoderDecoder | HardAttentionSeq2Seq | PrefixLM):
-        return None
-    source = model.source_embedding
-    return 0 if source is None else len(source.weight_VE), len(model.output.bias_V)
+    source, target = model.source_embedding, model.target_embedding
+    return None if target is None else (0 if source is None else source.vocabulary, target.vocabulary)

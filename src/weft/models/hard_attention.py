@@ -22,8 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from weft.attention.edits import AttentionRole
 from weft.attention.hard_alignment import AlignmentSizes, HardAlignment, condition, first_position, logsumexp
+from weft.attention.initialization import initialize
 from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.models.architecture import Architecture, AttentionShape, part_architecture_of
 from weft.models.encoders import Encoded, Encoder
 from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities
 from weft.models.layers import Embedding, Output, dropout
@@ -31,12 +34,19 @@ from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
 from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings
 from weft.recipe.choices import HARD_ALIGNMENTS, resolve
+from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
     from weft.models.copying import CopyColumns
 
-CHUNK_VALUES = {"cpu": 1 << 26, "cuda": 1 << 28}
+CHUNK_VALUES = 1 << 26
 """Values of hidden layers and logits that exist at a time; those of a larger batch are recomputed for gradients."""
+
+
+@replaceable
+def chunk_values(states_ND: Tensor) -> int:
+    """`CHUNK_VALUES` for such states."""
+    return CHUNK_VALUES
 
 
 class StateDecoder(RecurrentDecoder):
@@ -46,9 +56,23 @@ class StateDecoder(RecurrentDecoder):
         decoder = settings.decoder.model_copy(update={"feed_summary": settings.sources.count > 1})
         without = settings.model_copy(update={"attention": AttentionSettings(score="none"), "decoder": decoder})
         super().__init__(without, size=settings.decoder.hidden)
-        self.readout = None
+        initialize(self)
 
-    def _readout(self, readout: object, output_ND: Tensor, *parts: Tensor | None) -> Tensor:
+    def _make_readout(self, inputs: int, size: int) -> None:
+        """None: the states s_t themselves are read."""
+        self._unused_numbers = (inputs + 1) * size if inputs != size else 0
+
+    def reset_parameters(self) -> None:
+        """Draw as many random numbers as the readout of a `RecurrentDecoder` would, and use none of them.
+
+        Earlier versions made that readout. The alignment and the emission come after this decoder in the stream of
+        random numbers: without this, a seed would give other weights than it always has.
+        """
+        torch.rand(self._unused_numbers)
+
+    def read(
+        self, context_ND: Tensor | None, summary_ND: Tensor | None, output_ND: Tensor, embedded_NE: Tensor
+    ) -> Tensor:
         return output_ND
 
 
@@ -144,7 +168,7 @@ class Emissions:
         if torch.compiler.is_exporting():  # its graph is that of any size
             self.chunk = row_ids.shape[0]
         else:
-            self.chunk = max(CHUNK_VALUES[states_ND.device.type] // max(values, 1), 1)
+            self.chunk = max(chunk_values(states_ND) // max(values, 1), 1)
         self._whole: PositionLogits | None = None
 
     def targets(self, tokens_N: Tensor) -> Tensor:
@@ -233,6 +257,20 @@ class HardAttentionSeq2Seq(nn.Module):
     @property
     def output(self) -> Output:
         return self.emission.output
+
+    def architecture(self) -> Architecture:
+        encoder, decoder = part_architecture_of(self.encoder, "encoder"), self.decoder.part_architecture("decoder")
+        hard = AttentionShape("alignment", AttentionRole("hard", 0, multihead=False))
+        return Architecture(
+            "hard_attention",
+            encoders=encoder.stacks,
+            decoder=decoder.stacks[0],
+            source_embedding=self.source_embedding.shape("source_embedding"),
+            target_embedding=self.target_embedding.shape("target_embedding"),
+            attentions=(*encoder.attentions, hard),
+            source_columns=self.source_embedding.columns,
+            subclassed=type(self) is not HardAttentionSeq2Seq,
+        )
 
     # Search
 

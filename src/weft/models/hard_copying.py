@@ -16,12 +16,14 @@ What a source token is in the target vocabulary, and the ids of tokens that are 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from weft.attention.hard_alignment import AlignmentSizes, logsumexp
+from weft.models.architecture import Architecture
 from weft.models.copying import CopyColumns, CopySource, CopyWeights, Gate, add_copies, known_ids
 from weft.models.encoders import Encoded, Encoder
 from weft.models.hard_attention import (
@@ -118,6 +120,9 @@ class HardCopyingSeq2Seq(HardAttentionSeq2Seq, CopySource):
             output=output,
         )
         self._init_copying(len(source_embedding.weight_VE), len(output.bias_V))
+
+    def architecture(self) -> Architecture:
+        return replace(super().architecture(), copies=True, subclassed=type(self) is not HardCopyingSeq2Seq)
 
     def _make_emission(self, output: Output, sizes: AlignmentSizes, dropout: float) -> Emission:
         return CopyEmission(output, sizes, dropout=dropout)

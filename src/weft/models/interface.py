@@ -10,7 +10,8 @@ tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. T
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
 A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities`,
-`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`.
+`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`. What it is made of it says in its
+`weft.models.architecture.Architecture`.
 """
 
 from __future__ import annotations

@@ -2,85 +2,58 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.initialization import initialize
+from weft.models.architecture import EmbeddingShape
 from weft.ragged import Ragged
-
-_LEVELS = 65_536
-"""16 random bits decide on one value."""
-_generator: ContextVar[torch.Generator | None] = ContextVar("dropout generator", default=None)
+from weft.runtime.replaceable import replaceable
 
 
-@contextmanager
-def dropout_generator(generator: torch.Generator) -> Iterator[None]:
-    """Have dropout on a CPU draw from this generator, in the current thread."""
-    token = _generator.set(generator)
-    try:
-        yield
-    finally:
-        _generator.reset(token)
-
-
+@replaceable
 def dropout(values: Tensor, probability: float, training: bool) -> Tensor:
-    """Each value 0 with this probability, else scaled to keep the mean   Srivastava et al. 2014.
-
-    On a CPU drawing random numbers takes most of the time, so four values share 64 bits: the probability is rounded to
-    1/65536.
-    """
-    if not training or probability == 0.0:
-        return values
-    if values.is_cuda:
-        return functional.dropout(values, probability)
-    return values * dropout_mask(values.shape, probability, values.dtype)
+    """Each value 0 with this probability, else scaled to keep the mean   Srivastava et al. 2014."""
+    return functional.dropout(values, probability) if training and probability else values
 
 
-def dropout_mask(shape: Sequence[int], probability: float, dtype: torch.dtype) -> Tensor:
-    """The factors of dropout on a CPU: 0 with this probability, else 1 / (1 − probability)."""
-    count = math.prod(shape)
-    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None, generator=_generator.get())
-    bits = bits.view(torch.int16)[:count].view(*shape)
-    kept = torch.ge(bits, round(probability * _LEVELS) - _LEVELS // 2, out=torch.empty(shape, dtype=dtype))
-    return kept.mul_(1 / (1 - probability))
-
-
+@replaceable
 def dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> Tensor:
-    """``residual`` plus ``dropout`` of ``values``, in one pass over memory where that is faster."""
-    if not training or probability == 0.0:
-        return residual + values
-    if residual.is_cuda:
-        from weft.kernels import layer_kernels
-
-        if layer_kernels.has_layer_kernels(residual):
-            return layer_kernels.dropout_add(residual, values, probability)
-        return residual + dropout(values, probability, training)
-    return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
+    """``residual`` plus `dropout` of ``values``."""
+    return residual + dropout(values, probability, training)
 
 
 class Embedding(nn.Module):
     """Token ids to vectors, with dropout."""
 
+    columns = 1
+    """Of a source, that it tells apart."""
+
     def __init__(self, vocabulary: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
         """``vocabulary``: its size; ``tied``: an embedding with which to share the matrix."""
         super().__init__()
+        self.dropout = dropout
         if tied is None:
-            self.weight_VE = nn.Parameter(torch.empty(vocabulary, width).normal_(0.0, width**-0.5))
+            self.weight_VE = nn.Parameter(torch.empty(vocabulary, width))
+            initialize(self)
         else:
             self.weight_VE = tied.weight_VE
-        self.dropout = dropout
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight_VE, std=self.weight_VE.shape[1] ** -0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
         return dropout(functional.embedding(ids, self.weight_VE), self.dropout, self.training)
 
     def ragged(self, ids: Ragged) -> Ragged:
         return ids.map(self)
+
+    def shape(self, module: str) -> EmbeddingShape:
+        """``module``: its name in the model."""
+        return EmbeddingShape(module, *self.weight_VE.shape)
 
 
 class Output(nn.Module):
@@ -96,11 +69,15 @@ class Output(nn.Module):
     def __init__(self, vocabulary: int, width: int, tied: Embedding | None = None) -> None:
         super().__init__()
         self.width = width
-        if tied is None:
-            self.weight_VD = nn.Parameter(torch.empty(vocabulary, width).normal_(0.0, width**-0.5))
-        else:
-            self.weight_VD = tied.weight_VE
-        self.bias_V = nn.Parameter(torch.zeros(vocabulary))
+        self.is_tied = tied is not None
+        self.weight_VD = nn.Parameter(torch.empty(vocabulary, width)) if tied is None else tied.weight_VE
+        self.bias_V = nn.Parameter(torch.empty(vocabulary))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        if not self.is_tied:
+            nn.init.normal_(self.weight_VD, std=self.width**-0.5)
+        nn.init.zeros_(self.bias_V)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return self.logits(self.scores(states_ND))

@@ -26,6 +26,8 @@ from weft.models.layers import dropout
 from weft.models.transformer import FeedForward
 from weft.recipe.training import LoraSettings
 
+ATTENTION_TARGETS = ("query", "value")
+
 
 class Projection(NamedTuple):
     """A matrix that can get an adapter: some rows of a linear map."""
@@ -50,6 +52,16 @@ class LowRank(NamedTuple):
         return self.scale * (self.lora_B @ self.lora_A)
 
 
+class Matrices(nn.Module):
+    """Parameters by any name: an `nn.ParameterDict` has none called ``keys``, as it has a method of that name."""
+
+    def __setitem__(self, name: str, matrix: nn.Parameter) -> None:
+        self._parameters[name] = matrix
+
+    def __getitem__(self, name: str) -> nn.Parameter:
+        return cast(nn.Parameter, self._parameters[name])
+
+
 class LoraLinear(nn.Linear):
     """A linear map y = W x + b with adapters: for the rows of a projection, y + (α/r) B A dropout(x)."""
 
@@ -60,11 +72,17 @@ class LoraLinear(nn.Linear):
         self._parameters.update(linear._parameters)
         self.parts = dict(parts)
         self.scale, self.dropout = settings.scale, settings.dropout
-        self.lora_A, self.lora_B = nn.ParameterDict(), nn.ParameterDict()
+        self.lora_A, self.lora_B = Matrices(), Matrices()
         for name, rows in self.parts.items():
-            matrix_RD = linear.weight.new_empty(settings.rank, linear.in_features)
-            self.lora_A[name] = nn.Parameter(nn.init.kaiming_uniform_(matrix_RD, a=math.sqrt(5)))
-            self.lora_B[name] = nn.Parameter(linear.weight.new_zeros(rows.stop - rows.start, settings.rank))
+            self.lora_A[name] = nn.Parameter(linear.weight.new_empty(settings.rank, linear.in_features))
+            self.lora_B[name] = nn.Parameter(linear.weight.new_empty(rows.stop - rows.start, settings.rank))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """A random and B zero, so that W x is unchanged; W and b are left alone."""
+        for name in self.parts:
+            nn.init.kaiming_uniform_(self.lora_A[name], a=math.sqrt(5))
+            nn.init.zeros_(self.lora_B[name])
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
@@ -84,7 +102,7 @@ class LoraLinear(nn.Linear):
 
     def adapter_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of the adapters, which are the only ones that are trained."""
-        yield from (*self.lora_A.values(), *self.lora_B.values())
+        yield from (*self.lora_A.parameters(), *self.lora_B.parameters())
 
 
 def _add_rows(values: Tensor, added: Sequence[Tensor], ranges: Sequence[slice], axis: int) -> Tensor:
@@ -126,12 +144,18 @@ def _parts(parent: nn.Module, name: str, linear: nn.Linear) -> dict[str, int]:
 
 
 def choose(every: Sequence[Projection], patterns: Sequence[str]) -> list[Projection]:
-    """The projections whose names, or the ends of whose names, match one of the patterns; each must match some."""
+    """The projections whose names, or the ends of whose names, match one of the patterns; each must match some.
+
+    Without patterns: the queries and values of multi-head attention   Hu et al. 2021, 7.1; in a model without it, all.
+    """
+    if not every:
+        raise RecipeError("training.lora: this model has no projections; train its weights, without --lora")
     chosen: dict[str, Projection] = {}
-    for pattern in patterns:
+    ends = {each.name.rpartition(".")[2] for each in every}
+    for pattern in patterns or (ATTENTION_TARGETS if ends.issuperset(ATTENTION_TARGETS) else ("*",)):
         matching = [each for each in every if fnmatchcase(f".{each.name}", f"*.{pattern}")]
         if not matching:
-            known = ", ".join(dict.fromkeys(each.name.rpartition(".")[2] for each in every)) or "no linear maps"
+            known = ", ".join(dict.fromkeys(each.name.rpartition(".")[2] for each in every))
             raise RecipeError(f"training.lora.targets: no projection matches {pattern!r}; this model has {known}")
         chosen |= {each.name: each for each in matching}
     return [each for each in every if each.name in chosen]
@@ -140,9 +164,17 @@ def choose(every: Sequence[Projection], patterns: Sequence[str]) -> list[Project
 def add_adapters(model: Model, settings: LoraSettings, *, seed: int) -> None:
     """Freeze a model and put adapters on the projections that the settings name; at first they change nothing."""
     chosen = choose(projections(model), settings.targets)
+    modules = dict(cast(nn.Module, model).named_modules())
+    largest = max(
+        min(each.rows.stop - each.rows.start, cast(nn.Linear, modules[each.module]).in_features) for each in chosen
+    )
+    if settings.rank > largest:
+        raise RecipeError(
+            f"training.lora.rank: {settings.rank} was given; the matrices that get an adapter have rank {largest} at "
+            "most, so a larger adapter is of no use"
+        )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    modules = dict(cast(nn.Module, model).named_modules())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name in dict.fromkeys(each.module for each in chosen):

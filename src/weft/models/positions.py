@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.initialization import initialize
 from weft.errors import InputTooLongError
 
 FIRST_TABLE = 512
@@ -50,11 +51,13 @@ class SinusoidTable(nn.Module):
         """``layout``, ``first``: of `sinusoids`."""
         super().__init__()
         self.make = partial(sinusoids, width=width, layout=layout, first=first)
-        is_meta = torch.get_default_device().type == "meta"  # arithmetic on meta tensors imports torch._dynamo
-        values_PD = torch.empty(FIRST_TABLE, width) if is_meta else _first_table(width, layout, first).clone()
-        self.register_buffer("values_PD", values_PD, persistent=False)
+        self.register_buffer("values_PD", torch.empty(FIRST_TABLE, width), persistent=False)
         self.values_PD: Tensor
         self._smaller: list[Tensor] = []
+        initialize(self)
+
+    def reset_buffers(self) -> None:
+        self.values_PD = _first_table(**self.make.keywords).clone()
 
     def forward(self, longest: int) -> Tensor:
         """A table of at least ``longest`` positions."""
@@ -83,7 +86,11 @@ class Learned(nn.Module):
 
     def __init__(self, width: int, *, count: int) -> None:
         super().__init__()
-        self.weight_PD = nn.Parameter(torch.empty(count, width).normal_(0.0, width**-0.5))
+        self.weight_PD = nn.Parameter(torch.empty(count, width))
+        initialize(self)
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight_PD, std=self.weight_PD.shape[1] ** -0.5)
 
     def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         if longest > len(self.weight_PD):

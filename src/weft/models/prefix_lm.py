@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from weft.attention.joined_layout import join_layouts
 from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
-from weft.attention.step_attention import History, KeysValues, StepKeysValues
-from weft.models.cached_step import CachedState, cached_step
+from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.models.architecture import Architecture
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
-from weft.models.residual import Stream
 from weft.models.transformer import TransformerStack
 from weft.ragged import Layout, Ragged, additive_mask
+from weft.runtime.replaceable import replaceable
 
 
 class PrefixMemory(NamedTuple):
@@ -40,9 +40,6 @@ class PrefixState(NamedTuple):
     """The keys and values (R, H, T, D) of the tokens of R hypotheses, for each layer."""
 
     layers: tuple[KeysValues, ...]
-
-    def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
-        return CachedState.of(self.layers, tokens, return_attention=return_attention)
 
 
 class PrefixLM(nn.Module):
@@ -64,6 +61,18 @@ class PrefixLM(nn.Module):
         self.readout = nn.Identity() if output.width == stack.width else nn.Linear(stack.width, output.width)
         self.output = output
         self.alignment_layer = alignment_layer(len(stack.layers))
+
+    def architecture(self) -> Architecture:
+        source, stack = self.source_embedding, self.stack.shape("stack")
+        return Architecture(
+            "language_model" if source is None else "prefix_lm",
+            encoders=() if source is None else (stack,),
+            decoder=stack,
+            source_embedding=None if source is None else source.shape("source_embedding"),
+            target_embedding=self.target_embedding.shape("target_embedding"),
+            attentions=self.stack.self_attentions("stack", "decoder" if source is None else "prefix"),
+            subclassed=type(self) is not PrefixLM,
+        )
 
     def max_target_length(self, source_length: int) -> int | None:
         """The longest target after a source of this length; None: unlimited."""
@@ -88,13 +97,12 @@ class PrefixLM(nn.Module):
         )
         rotation = stack.rotation(layout.positions, stream_ND.dtype)
         padded: list[KeysValues] = []
-        stream = Stream(stream_ND, stream_ND)
         for layer, pattern in zip(stack.layers, patterns, strict=True):
-            inputs_ND = layer.self_attention_residual.input(stream.input_ND)
+            inputs_ND = layer.self_attention_residual.input(stream_ND)
             keys_values = layer.self_attention.keys_values(inputs_ND, rotation)
             padded.append(KeysValues(*(tokens.like(part).to_padded().transpose(1, 2) for part in keys_values)))
             if len(padded) < len(stack.layers):  # nothing reads the stream after the last layer
-                stream = layer(stream, pattern, rotation)
+                stream_ND = layer(stream_ND, pattern, rotation)
         return tuple(padded)
 
     def start(self, memory: PrefixMemory) -> PrefixState:
@@ -104,37 +112,22 @@ class PrefixLM(nn.Module):
         """Of a language model; see `ReadsPrompts`."""
         return PrefixState(self._keys_values(tokens, self.target_embedding, causal=True))
 
-    def step(self, tokens_R: Tensor, state: PrefixState | CachedState, memory: PrefixMemory) -> StepOutput:
-        if isinstance(state, CachedState):
-            return self._cached_step(tokens_R, state, memory)
+    @replaceable
+    def step(self, tokens_R: Tensor, state: PrefixState, memory: PrefixMemory) -> StepOutput:
         stack, time = self.stack, state.layers[0].keys.shape[2]
         source_length = memory.mask_B11S.shape[-1]
         positions_R = (memory.lengths_B + time).repeat_interleave(len(tokens_R) // len(memory.lengths_B))
         # The exact length only where there is a limit to check: it waits for the device.
         longest = time + 1 + (int(memory.lengths_B.max()) if stack.max_positions else source_length)
         stream_RD = stack.embed(self.target_embedding(tokens_R), positions_R, longest)
-        stream_RD, layers, weights = stack.step(
-            stream_RD, positions_R, [History(*layer) for layer in state.layers], self._step_sources(memory, time)
-        )
+        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, self.step_sources(memory, time))
         attention_RS = None
         if source_length:
             attention_RS = renormalize(weights[self.alignment_layer].mean(1)[:, :source_length])
         states_RD = self.readout(stack.normalize(stream_RD))
         return StepOutput(self.output(states_RD), PrefixState(layers), attention_RS)
 
-    def _cached_step(self, tokens_R: Tensor, state: CachedState, memory: PrefixMemory) -> StepOutput:
-        """`step` with the history in a cache of fixed capacity."""
-        lengths_R = memory.lengths_B.repeat_interleave(len(tokens_R) // len(memory.lengths_B))
-        sources = self._step_sources(memory, state.cache.length)
-        embedded_RE = self.target_embedding(tokens_R)
-        stream_RD, state, attention_RS = cached_step(
-            self.stack, embedded_RE, state, sources, {self.alignment_layer: None}, lengths_R
-        )
-        if attention_RS is not None:
-            attention_RS = renormalize(attention_RS[:, : memory.mask_B11S.shape[-1]])
-        return StepOutput(self.output(self.readout(stream_RD)), state, attention_RS)
-
-    def _step_sources(self, memory: PrefixMemory, time: int | Tensor) -> list[StepKeysValues | None]:
+    def step_sources(self, memory: PrefixMemory, time: int | Tensor) -> list[StepKeysValues | None]:
         """Each layer's keys and values of the source as a step attends to them, after ``time`` target tokens."""
         length = memory.mask_B11S.shape[-1]
         if not length:

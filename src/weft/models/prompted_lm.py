@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from weft.attention.joined_layout import join_layouts
-from weft.attention.kv_cache import LENGTH_MULTIPLE
-from weft.models.interface import Model, ReadsPrompts, StepOutput
+from weft.models.interface import Model, StepOutput
 from weft.ragged import Layout, Ragged
+from weft.runtime.replaceable import replaceable
 
 
 def prepend_prompts(source: Ragged, inputs: Ragged) -> tuple[Ragged, Tensor]:
@@ -41,13 +40,22 @@ def rectangle(tokens_BM: Tensor) -> Ragged:
     return Ragged(tokens_BM.flatten(), Layout(torch.full((rows,), length), tokens_BM.device))
 
 
+@replaceable
+def read_prompts(model: Model, tokens_BM: Tensor, memory: Any) -> Any:
+    """The state of a language model after tokens, read step by step."""
+    state = model.start(memory)
+    for tokens_B in tokens_BM.unbind(1):
+        _, state, _ = model.step(tokens_B, state, memory)
+    return state
+
+
 class PromptMemory(NamedTuple):
     """What a language model knows before its prompts, and the prompts."""
 
     memory: Any
     """The memory of the model."""
     prompts_BM: Tensor
-    """Padded on the right to a multiple of `LENGTH_MULTIPLE`, so that the steps of a search have few shapes."""
+    """They may be padded on the right."""
     lengths_B: Tensor
     """Of the prompts; all are equal."""
 
@@ -72,27 +80,23 @@ class PromptedLM:
     read: Callable[[Tensor, Any], Any] | None = field(default=None, compare=False)
     """What gives the state after prompts (B, M), if it is not the model itself: such as recorded CUDA graphs."""
 
+    @replaceable
     def encode(self, prompts_BM: Tensor) -> PromptMemory:
         """The memory of prompts ``x_1 … x_m``."""
         rows, length = prompts_BM.shape
         empty = Layout(torch.zeros(rows, dtype=torch.int64), prompts_BM.device)
         memory = self.model.encode(Ragged(prompts_BM.new_zeros(0), empty))
-        padded_BM = functional.pad(prompts_BM, (0, -length % LENGTH_MULTIPLE))
-        return PromptMemory(memory, padded_BM, torch.full((rows,), length, device=prompts_BM.device))
+        return PromptMemory(memory, prompts_BM, torch.full((rows,), length, device=prompts_BM.device))
 
     def start(self, memory: PromptMemory) -> PromptState:
-        """After ``<s> x_1 … x_{m−1}``: read at once on a GPU, step by step on a CPU."""
+        """After ``<s> x_1 … x_{m−1}``."""
         prompts_BM = memory.prompts_BM[:, : int(memory.lengths_B[0])]
         begin_B1 = prompts_BM.new_full((len(prompts_BM), 1), self.begin)
         tokens_BM = torch.cat([begin_B1, prompts_BM[:, :-1]], 1)
         if self.read is not None:
             state = self.read(tokens_BM, memory.memory)
-        elif prompts_BM.is_cuda and isinstance(self.model, ReadsPrompts):
-            state = self.model.read_prompts(rectangle(tokens_BM), memory.memory)
         else:
-            state = self.model.start(memory.memory)
-            for tokens_B in tokens_BM.unbind(1):
-                _, state, _ = self.model.step(tokens_B, state, memory.memory)
+            state = read_prompts(self.model, tokens_BM, memory.memory)
         last_B = prompts_BM[:, -1]
         return PromptState(state, last_B, torch.zeros_like(last_B, dtype=torch.bool))
 

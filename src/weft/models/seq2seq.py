@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from weft.attention.records import ReturnAttention
+from weft.models.architecture import Architecture, part_architecture_of
 from weft.models.encoders import Encoder
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
@@ -14,7 +16,6 @@ from weft.ragged import Ragged
 
 if TYPE_CHECKING:
     from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
-    from weft.models.sentence_steps import SentenceSteps
     from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 
 
@@ -41,9 +42,24 @@ class EncoderDecoder(nn.Module):
         """The longest target for a source of this length; None: unlimited."""
         return self.decoder.max_positions
 
+    def architecture(self) -> Architecture:
+        encoder, decoder = part_architecture_of(self.encoder, "encoder"), self.decoder.part_architecture("decoder")
+        return Architecture(
+            "seq2seq",
+            encoders=encoder.stacks,
+            decoder=decoder.stacks[0],
+            source_embedding=self.source_embedding.shape("source_embedding"),
+            target_embedding=self.target_embedding.shape("target_embedding"),
+            attentions=encoder.attentions + decoder.attentions,
+            source_columns=self.source_embedding.columns,
+        )
+
 
 class Seq2Seq(EncoderDecoder):
     """Any encoder with any decoder: p(y_t | y_<t, x) is the softmax of the output layer."""
+
+    def architecture(self) -> Architecture:
+        return replace(super().architecture(), subclassed=type(self) is not Seq2Seq)
 
     def encode(self, source: Ragged) -> Memory | TransformerMemory:
         return self.decoder.build_memory(self.encoder(self.source_embedding.ragged(source)))
@@ -54,14 +70,6 @@ class Seq2Seq(EncoderDecoder):
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> StepOutput:
         output_RD, state, weights_RS = self.decoder.step(self.target_embedding(tokens_R), state, memory)
         return StepOutput(self.output(output_RD), state, weights_RS)
-
-    def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> SentenceSteps | None:
-        """Faster steps for a search of one sentence on a CPU (`weft.search.interface.HasSentenceSteps`)."""
-        if not self.decoder.has_sentence_steps:
-            return None
-        from weft.models.sentence_steps import sentence_steps
-
-        return sentence_steps(self, memory, rows=rows, return_attention=return_attention)
 
     def output_layer(self) -> Output:
         return self.output

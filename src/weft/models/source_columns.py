@@ -8,12 +8,14 @@ columns, concatenated.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.models.architecture import PartArchitecture, part_architecture_of
 from weft.models.encoders import Encoded, Encoder, make_single_encoder
 from weft.models.layers import Embedding
 from weft.models.recurrent import StackState
@@ -46,10 +48,10 @@ class ColumnEmbedding(Embedding):
         nn.Module.__init__(self)
         self.weight_VE = embedding.weight_VE
         self.dropout = embedding.dropout
-        self.count = count
+        self.columns = count
 
     def ragged(self, ids: Ragged) -> ColumnRagged:
-        return ColumnRagged(self(ids.values), ids.layout, columns_of(ids, self.count))
+        return ColumnRagged(self(ids.values), ids.layout, columns_of(ids, self.columns))
 
 
 class ColumnLayout(CapturableLayout):
@@ -98,6 +100,12 @@ class ColumnEncoders(nn.Module):
                     return self._encode_columns(embedded, lengths_BK, return_attention)
                 layout = Layout(lengths_BK.flatten(), embedded.device)
         return self._encode_rows(embedded, layout, return_attention)
+
+    def part_architecture(self, module: str) -> PartArchitecture:
+        """Of all encoders; those of a user may not describe themselves."""
+        parts = [part_architecture_of(one, f"{module}.encoders.{number}") for number, one in enumerate(self.encoders)]
+        stacks, attentions = zip(*parts, strict=True)
+        return PartArchitecture(tuple(chain(*stacks)), tuple(chain(*attentions)))
 
     def _encode_rows(self, embedded: ColumnRagged, layout: Layout, return_attention: ReturnAttention) -> Encoded:
         """Every encoder reads every column as a separate row; only the states of its own column are used."""

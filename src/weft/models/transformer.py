@@ -19,24 +19,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from weft.attention.edits import AttentionRole
+from weft.attention.initialization import initialize
 from weft.attention.multihead import CrossAttention, Heads, SelfAttention
 from weft.attention.normalizers import Normalizer, make_normalizer, softmax
 from weft.attention.ragged_attention import AttentionPattern
 from weft.attention.records import AttentionRecorder, AttentionRecords
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
-from weft.attention.step_attention import History, KeysValues, StepKeysValues
-from weft.kernels.layer_kernels import (
-    MAX_NORM_WIDTH,
-    add_positions,
-    has_feed_forward_kernel,
-    has_position_kernel,
-    relu_feed_forward,
-)
-from weft.kernels.varlen_attention import HEAD_WIDTHS
+from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.models.architecture import AttentionShape, StackShape
+from weft.models.interface import Model
 from weft.models.layers import dropout
+from weft.models.mixed_precision import autocast_dtype
 from weft.models.positions import Learned, Sinusoidal
-from weft.models.residual import ResidualBlock, Stream, make_norm, normalize
+from weft.models.residual import ResidualBlock, make_norm, normalize
 from weft.recipe import ModelSettings, TransformerSettings
+from weft.runtime.replaceable import replaceable
 
 
 def gelu_tanh(values: Tensor) -> Tensor:
@@ -75,26 +73,17 @@ class FeedForward(nn.Module):
         self.dropout = settings.activation_dropout
         self.linear1 = nn.Linear(width, inner * (2 if settings.gated else 1))
         self.linear2 = nn.Linear(inner, width)
+        initialize(self)
+
+    def reset_parameters(self) -> None:
         for linear in (self.linear1, self.linear2):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    @property
-    def is_relu(self) -> bool:
-        """Whether it is the network as published, for which there are kernels."""
-        return self.activation is functional.relu_ and self.dropout == 0.0
-
     def forward(self, stream_ND: Tensor) -> Tensor:
-        if self.is_relu and has_feed_forward_kernel(self.linear1, self.linear2, stream_ND):
-            return relu_feed_forward(self.linear1, self.linear2, stream_ND)
-        return self.linear2(dropout(self.activation(self.linear1(stream_ND)), self.dropout, self.training))
-
-
-def has_kernels_for(settings: TransformerSettings) -> bool:
-    """Whether `weft.kernels.layer_kernels` and attention without padding cover layers of these settings."""
-    undropped = settings.attention_dropout == settings.activation_dropout == 0.0
-    plain_scores = settings.positions not in ("rotary", "relative", "alibi") and settings.head_width in HEAD_WIDTHS
-    return undropped and plain_scores and settings.activation == "relu" and settings.hidden <= MAX_NORM_WIDTH
+        inner_NF = dropout(self.activation(self.linear1(stream_ND)), self.dropout, self.training)
+        output_ND: Tensor = self.linear2(inner_NF)
+        return output_ND
 
 
 class TransformerLayer(nn.Module):
@@ -115,8 +104,6 @@ class TransformerLayer(nn.Module):
         super().__init__()
         width, dropout = settings.hidden, settings.attention_dropout
         heads = Heads(settings.heads, settings.kv_heads, settings.head_width)
-        self.has_kernels = normalize is softmax and source_columns == 1 and has_kernels_for(settings)
-        """Whether all of it but matrix products is done by kernels when it is trained in half precision on a GPU."""
         self.self_attention = SelfAttention(width, heads, dropout=dropout, normalize=normalize)
         self.self_attention_residual = ResidualBlock(settings)
         self.cross_attention: CrossAttention | None = None
@@ -135,28 +122,30 @@ class TransformerLayer(nn.Module):
             self.feed_forward = FeedForward(settings)
             self.feed_forward_residual = ResidualBlock(settings)
 
+    @replaceable
     def forward(
         self,
-        stream: Stream,
+        stream_ND: Tensor,
         pattern: AttentionPattern,
         rotation: Rotation | None = None,
         source_MD: Tensor | None = None,
         source_pattern: AttentionPattern | None = None,
         recorder: AttentionRecorder | None = None,
-    ) -> Stream:
+    ) -> Tensor:
+        """All tokens of a batch, each attending where the patterns allow."""
         residual = self.self_attention_residual
-        output_ND = self.self_attention(residual.input(stream.input_ND), pattern, rotation, recorder)
-        stream = residual.add_to(stream, output_ND)
+        output_ND = self.self_attention(residual.input(stream_ND), pattern, rotation, recorder)
+        stream_ND = residual.add(stream_ND, output_ND)
         if self.cross_attention is not None and source_MD is not None:
             residual = self.cross_attention_residual
-            output_ND = self.cross_attention(residual.input(stream.input_ND), source_MD, source_pattern, recorder)
-            stream = residual.add_to(stream, output_ND)
-        return self._feed_forward(stream)
+            output_ND = self.cross_attention(residual.input(stream_ND), source_MD, source_pattern, recorder)
+            stream_ND = residual.add(stream_ND, output_ND)
+        return self._feed_forward(stream_ND)
 
     def step(
         self,
         stream_RD: Tensor,
-        history: History,
+        history: KeysValues,
         rotation: Rotation | None,
         bias: Tensor | None,
         source: StepKeysValues | None,
@@ -175,13 +164,13 @@ class TransformerLayer(nn.Module):
             residual = self.cross_attention_residual
             output_RD, weights_RHS = self.cross_attention.step(residual.input(stream_RD), source)
             stream_RD = residual.add(stream_RD, output_RD)
-        return self._feed_forward(Stream(stream_RD, stream_RD)).input_ND, longer, weights_RHS
+        return self._feed_forward(stream_RD), longer, weights_RHS
 
-    def _feed_forward(self, stream: Stream) -> Stream:
+    def _feed_forward(self, stream_ND: Tensor) -> Tensor:
         if self.feed_forward is None:
-            return stream
+            return stream_ND
         residual = self.feed_forward_residual
-        return residual.add_to(stream, self.feed_forward(residual.input(stream.input_ND)))
+        return residual.add(stream_ND, self.feed_forward(residual.input(stream_ND)))
 
 
 class TransformerStack(nn.Module):
@@ -223,27 +212,18 @@ class TransformerStack(nn.Module):
         """The longest sequence it can read; None: unlimited."""
         return self.settings.max_positions if isinstance(self.positions, Learned) else None
 
-    @property
-    def has_plain_input(self) -> bool:
-        """Whether the input is embeddings plus sinusoids, for which there is a kernel."""
-        is_direct = isinstance(self.input_projection, nn.Identity) and self.embedding_norm is None
-        return is_direct and isinstance(self.positions, Sinusoidal)
-
+    @replaceable
     def embed(self, embedded_NE: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """x = √d E[y] + PE(position), normalized if so set, with dropout   Vaswani et al. 2017, 3.4, 5.4."""
-        probability = (self.settings.embedding_dropout or 0.0) if self.training else 0.0
-        if self.has_plain_input and has_position_kernel(embedded_NE):
-            table_PD = cast(Sinusoidal, self.positions).table(longest)
-            return add_positions(embedded_NE, self.embedding_scale, table_PD, positions_N, probability)
         stream_ND = self.input_projection(embedded_NE * self.embedding_scale)
-        if torch.is_autocast_enabled(stream_ND.device.type):
-            stream_ND = stream_ND.to(torch.get_autocast_dtype(stream_ND.device.type))
+        stream_ND = stream_ND.to(autocast_dtype(stream_ND))
         if self.positions is not None:
             stream_ND = stream_ND + self.positions(positions_N, longest).to(stream_ND.dtype)
         if self.embedding_norm is not None:
             stream_ND = normalize(self.embedding_norm, stream_ND)
-        return dropout(stream_ND, probability, self.training)
+        return dropout(stream_ND, self.settings.embedding_dropout or 0.0, self.training)
 
+    @replaceable
     def forward(
         self,
         stream_ND: Tensor,
@@ -259,17 +239,16 @@ class TransformerStack(nn.Module):
         appended.
         """
         rotation = self.rotation(positions_N, stream_ND.dtype)
-        stream = Stream(stream_ND, stream_ND)
         for number, (layer, pattern) in enumerate(zip(self.layers, patterns, strict=True)):
             recorder = None if records is None else records.recorder(number)
-            stream = layer(stream, pattern, rotation, source_MD, source_pattern, recorder)
-        return stream.input_ND
+            stream_ND = layer(stream_ND, pattern, rotation, source_MD, source_pattern, recorder)
+        return stream_ND
 
     def step(
         self,
         stream_RD: Tensor,
         positions_R: Tensor,
-        history: Sequence[History],
+        history: Sequence[KeysValues],
         sources: Sequence[StepKeysValues | None],
     ) -> tuple[Tensor, tuple[KeysValues, ...], list[Tensor]]:
         """One token per row through all layers, before the final norm; with the results of each layer's `step`."""
@@ -308,14 +287,36 @@ class TransformerStack(nn.Module):
         return [self.relative_bias(distances)] * len(self.layers)
 
     def self_attention_biases(self, longest: int, device: torch.device) -> list[Tensor | None]:
-        """The same where the positions of every row are 0, 1, 2, …: (1, H, T, T) for each layer."""
+        """`position_biases` where the positions of every row are 0, 1, 2, …: (1, H, T, T) for each layer."""
         positions_1T = torch.arange(longest, device=device)[None]
         return self.position_biases(positions_1T, positions_1T)
+
+    def shape(self, module: str) -> StackShape:
+        """``module``: its name in the model."""
+        positions = self.settings.positions
+        return StackShape(module, "transformer", len(self.layers), self.width, positions, self.max_positions)
+
+    def self_attentions(self, module: str, kind: str) -> tuple[AttentionShape, ...]:
+        """The self-attention of every layer; ``kind``: of its role."""
+        return tuple(
+            AttentionShape(f"{module}.layers.{number}.self_attention", AttentionRole(kind, number), self.settings.heads)
+            for number in range(len(self.layers))
+        )
 
     def empty_history(self, rows: int, like: Tensor) -> tuple[KeysValues, ...]:
         """The keys and values (R, H, 0, D) of each layer before the first step of a search."""
         none = like.new_zeros(rows, self.settings.kv_heads, 0, self.settings.head_width)
         return tuple(KeysValues(none, none) for _ in self.layers)
+
+
+def transformer_layers(model: Model) -> list[TransformerLayer]:
+    """The Transformer layers of any model, in the order of its modules."""
+    return [layer for stack in transformer_stacks(model) for layer in stack.layers]
+
+
+def transformer_stacks(model: Model) -> list[TransformerStack]:
+    """The Transformer stacks of any model, in the order of its modules."""
+    return [module for module in model.modules() if isinstance(module, TransformerStack)]
 
 
 def make_relative_bias(settings: TransformerSettings, *, bidirectional: bool) -> RelativeBias | nn.ModuleList | None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from weft.attention.edits import AttentionRole
 from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
-from weft.attention.step_attention import History, KeysValues, StepKeysValues
-from weft.models.cached_step import CachedState, cached_step
-from weft.models.cpu_step import has_plain_layers, step_layers
+from weft.attention.step_attention import KeysValues, StepKeysValues
+from weft.models.architecture import AttentionShape, PartArchitecture
 from weft.models.encoders import Encoded
 from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import TransformerSettings
-from weft.tree import select
+from weft.runtime.replaceable import replaceable
 
 
 class TransformerMemory(NamedTuple):
@@ -37,34 +38,10 @@ class TransformerState(NamedTuple):
     """The keys and values (R, H, T, D) of the tokens of R hypotheses, for each layer."""
 
     layers: tuple[KeysValues, ...]
-    rows_R: Tensor | None = None
-    """Which row of the layers belongs to each hypothesis; None: its own. The next step copies them in this order."""
-
-    def select_rows(self, rows: Tensor) -> TransformerState:
-        same_number = len(rows) == len(self.layers[0].keys)
-        return self.keep_rows(rows) if same_number else self._copied(rows)
-
-    def keep_rows(self, rows: Tensor) -> TransformerState:
-        """Storage of the other rows is released by the next step."""
-        keys_RHTD = self.layers[0].keys
-        if keys_RHTD.is_cuda or keys_RHTD.requires_grad:
-            return self._copied(rows)
-        return self._replace(rows_R=rows if self.rows_R is None else self.rows_R.index_select(0, rows))
-
-    def _copied(self, rows: Tensor) -> TransformerState:
-        rows = rows if self.rows_R is None else self.rows_R.index_select(0, rows)
-        return TransformerState(select(self.layers, rows))
-
-    def with_capacity(self, tokens: int, *, return_attention: bool) -> CachedState:
-        layers = self.layers if self.rows_R is None else select(self.layers, self.rows_R)
-        return CachedState.of(layers, tokens, return_attention=return_attention)
 
 
 class TransformerDecoder(nn.Module):
     """Every token attends to its history, then to the source, in every layer   Vaswani et al. 2017, 3.1."""
-
-    has_sentence_steps: ClassVar[bool] = True
-    """Whether `weft.models.sentence_steps` covers it."""
 
     def __init__(self, stack: TransformerStack, *, size: int, source_columns: int = 1) -> None:
         """``size``: of the hidden states it returns; ``source_columns``: that are attended to separately."""
@@ -82,28 +59,34 @@ class TransformerDecoder(nn.Module):
         """The longest target; None: unlimited."""
         return self.stack.max_positions
 
+    def part_architecture(self, module: str) -> PartArchitecture:
+        stack, heads = f"{module}.stack", self.stack.settings.heads * self.source_columns
+        own = self.stack.self_attentions(stack, "decoder")
+        cross = [
+            AttentionShape(f"{stack}.layers.{number}.cross_attention", AttentionRole("cross", number), heads)
+            for number in range(len(self.stack.layers))
+        ]
+        attentions = tuple(chain.from_iterable(zip(own, cross, strict=True)))
+        return PartArchitecture((self.stack.shape(stack),), attentions)
+
+    @replaceable
     def build_memory(self, encoded: Encoded) -> TransformerMemory:
         """Keys and values of the source, computed once."""
         states = encoded.states
-        pad_first = states.values.is_cuda and not torch.is_grad_enabled()  # fewer kernels matter more than smaller ones
-        padded_BSD = states.to_padded() if pad_first else None
         layers = []
         for layer in self.stack.layers:
             assert layer.cross_attention is not None
-            if padded_BSD is not None:
-                parts = layer.cross_attention.keys_values(padded_BSD)
-            else:
-                keys_values = layer.cross_attention.keys_values(states.values)
-                parts = KeysValues(*(states.like(part).to_padded() for part in keys_values))
-            keys_BHSD, values_BHSD = parts.keys.transpose(1, 2), parts.values.transpose(1, 2)
-            if not states.values.is_cuda:  # laid out as the products of every step read them, which would copy them
-                keys_BHSD = keys_BHSD.transpose(2, 3).contiguous().transpose(2, 3)
-                values_BHSD = values_BHSD.contiguous()
-            layers.append(KeysValues(keys_BHSD, values_BHSD))
+            keys_values = layer.cross_attention.keys_values(states.values)
+            layers.append(KeysValues(*(states.like(part).to_padded().transpose(1, 2) for part in keys_values)))
+        return TransformerMemory(tuple(layers), self.source_mask(encoded))
+
+    def source_mask(self, encoded: Encoded) -> Tensor:
+        """What is added to the scores of a search step, (B, 1, 1, S); of several source columns (B, H, 1, S)."""
+        states = encoded.states
         mask_BHTS = self._column_mask(encoded)
         if mask_BHTS is None:
             mask_BHTS = additive_mask(states.layout.masked_BS, states.values.dtype)[:, None, None]
-        return TransformerMemory(tuple(layers), mask_BHTS)
+        return mask_BHTS
 
     def _column_mask(self, encoded: Encoded) -> Tensor | None:
         """(B, H, 1, S) which source column each head attends to; None if every head attends to all."""
@@ -118,25 +101,17 @@ class TransformerDecoder(nn.Module):
     def start(self, memory: TransformerMemory) -> TransformerState:
         return TransformerState(self.stack.empty_history(memory.mask_B11S.shape[0], memory.mask_B11S))
 
+    @replaceable
     def step(
-        self, embedded_RE: Tensor, state: TransformerState | CachedState, memory: TransformerMemory
-    ) -> tuple[Tensor, TransformerState | CachedState, Tensor | None]:
+        self, embedded_RE: Tensor, state: TransformerState, memory: TransformerMemory
+    ) -> tuple[Tensor, TransformerState, Tensor]:
         """One step for R rows; the rows of one source are adjacent, so R is a multiple of the rows of the memory."""
-        stack, source = self.stack, memory.step_sources()
-        if isinstance(state, CachedState):
-            stream_RD, state, attention_RS = cached_step(stack, embedded_RE, state, source, self.alignment)
-            return self.readout(stream_RD), state, attention_RS
-        time = state.layers[0].keys.shape[2]
-        positions_R = torch.full((embedded_RE.shape[0],), time, device=embedded_RE.device)
+        stack, time = self.stack, state.layers[0].keys.shape[2]
+        positions_R = torch.full((len(embedded_RE),), time, device=embedded_RE.device)
         stream_RD = stack.embed(embedded_RE, positions_R, time + 1)
-        history = [History(*layer, state.rows_R) for layer in state.layers]
-        if has_plain_layers(stack, stream_RD):
-            stream_RD, layers, weights = step_layers(stack, stream_RD, history, source, tuple(self.alignment))
-        else:
-            stream_RD, layers, all_weights = stack.step(stream_RD, positions_R, history, source)
-            weights = dict(enumerate(all_weights))
-        attention_RS = mean_of_heads(weights, self.alignment)
-        return self.readout(stack.normalize(stream_RD)), TransformerState(layers), attention_RS
+        stream_RD, layers, weights = stack.step(stream_RD, positions_R, state.layers, memory.step_sources())
+        output_RD = self.readout(stack.normalize(stream_RD))
+        return output_RD, TransformerState(layers), mean_of_heads(dict(enumerate(weights)), self.alignment)
 
     def forward(self, embedded: Ragged, encoded: Encoded, *, return_attention: ReturnAttention = False) -> HiddenStates:
         """Teacher forcing: the hidden states of whole targets."""

@@ -6,6 +6,7 @@ from torch import nn
 
 from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
 from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.models.architecture import PartArchitecture
 from weft.models.encoders import Encoded
 from weft.models.transformer import make_transformer_stack
 from weft.ragged import Ragged
@@ -33,3 +34,7 @@ class TransformerEncoder(nn.Module):
         )
         stream_ND = self.stack(stream_ND, layout.positions, patterns, records=records)
         return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records))
+
+    def part_architecture(self, module: str) -> PartArchitecture:
+        stack = f"{module}.stack"
+        return PartArchitecture((self.stack.shape(stack),), self.stack.self_attentions(stack, "encoder"))

@@ -20,4 +20,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class Settings(BaseModel):
     """A group of settings: strict types; unknown names are errors; immutable."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, serialize_by_alias=True)
+
+    @classmethod
+    def attributes(cls) -> dict[str, str]:
+        """The attribute of each setting, by its name in recipes."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}

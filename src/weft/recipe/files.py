@@ -5,6 +5,9 @@ its own. A path is relative to the folder of the file that it stands in, or to i
 shipped recipe, which has no folder, are relative to the folder of the recipe that extends it, or else to the current
 folder. Paths given with ``--set`` are relative to the current folder, like those of every other option; only if
 ``data.folder`` itself is given with ``--set``, they are relative to that.
+
+The name of a corpus is a path unless it is that of a built-in corpus; the name of a data set is one if it begins with
+``./`` or ``../``.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ MAX_BYTES = 1 << 20
 """The largest recipe file."""
 MAX_EXTENDS = 8
 """How many recipes may extend each other in a row."""
+MAX_NESTING = 32
+"""Groups of settings within each other, lists included; no setting is nested as deeply."""
 SPLITS = ("train", "valid", "test")
 PATHS = (
     *(("data", name) for name in (*SPLITS, "prepared")),
@@ -30,6 +35,8 @@ PATHS = (
     ("evaluation", "former"),
 )
 """Section and name of the settings that are paths, or contain paths."""
+BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar")
+"""Names of the built-in corpora (`weft.tasks.TASKS`, which imports the corpora); any other name is that of a file."""
 FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")
 """Keys of a corpus that name its files."""
 
@@ -66,6 +73,11 @@ def is_recipe(path: Path) -> bool:
     return True
 
 
+def is_of_run(path: Path) -> bool:
+    """Whether a recipe file is in a run folder, so that it may be a stranger's."""
+    return (path.parent / "model.safetensors").exists()
+
+
 def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
     """The settings of a recipe file with those that it extends; data.folder is absolute, but not of a shipped one."""
     if path.resolve() in extended_by:
@@ -74,7 +86,7 @@ def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
         raise RecipeError(f"{path}: extends: more than {MAX_EXTENDS} recipes extend each other")
     tree = _parse(path)
     base_name = tree.pop("extends", None)
-    if base_name is not None and (path.parent / "model.safetensors").exists():
+    if base_name is not None and is_of_run(path):
         raise RecipeError(f"{path}: extends: the recipe of a run names all settings and reads no other file; remove it")
     tree.setdefault("name", path.stem)
     if base_name is not None:
@@ -94,7 +106,7 @@ def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
 
 def _parse(path: Path) -> Tree:
     try:
-        return tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, error=RecipeError).decode("utf-8-sig"))
+        tree = tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, error=RecipeError).decode("utf-8-sig"))
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from None
     except RecursionError:
@@ -103,6 +115,19 @@ def _parse(path: Path) -> Tree:
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     except ValueError:  # more digits than Python converts
         raise RecipeError(f"{path}: not valid TOML: a number has too many digits") from None
+    check_nesting(tree, where=f"{path}: ")
+    return tree
+
+
+def check_nesting(tree: Tree, *, where: str = "") -> None:
+    """Fail if settings are nested more than `MAX_NESTING` deep, as by a key of as many parts: functions recur here."""
+    level: list[Any] = [tree]
+    for _ in range(MAX_NESTING):
+        groups = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for group in groups for value in group if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise RecipeError(f"{where}settings are nested more than {MAX_NESTING} deep")
 
 
 def _extended(base: Tree, tree: Tree) -> Tree:
@@ -145,13 +170,14 @@ def _in_corpora(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_in_corpora(item, change) for item in value]
     if not isinstance(value, dict):
-        return _in_path(value, change) if _is_file_name(value) else value
+        return value if value in BUILT_IN_CORPORA else _in_path(value, change)
     changed = dict(value)
     keys = FILE_KEYS if any(key in value for key in FILE_KEYS) else ("source", "target")  # files, or columns of one
     for key in keys:
         item = value.get(key)
-        if key not in ("name", "dataset") or _is_file_name(item):
-            changed |= {key: _in_path(item, change)} if key in value else {}
+        is_name = (key == "name" and item in BUILT_IN_CORPORA) or (key == "dataset" and not _is_folder(item))
+        if key in value and not is_name:
+            changed[key] = _in_path(item, change)
     return changed
 
 
@@ -162,6 +188,6 @@ def _in_path(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if is_relative else value
 
 
-def _is_file_name(name: Any) -> bool:
-    """Whether a name is that of a file, and not of a built-in corpus or a dataset of the hub."""
-    return isinstance(name, str) and (Path(name).suffix != "" or name.startswith(("./", "../")))
+def _is_folder(dataset: Any) -> bool:
+    """Whether the name of a data set is a path, and not a name on the hub."""
+    return isinstance(dataset, str) and dataset.startswith(("./", "../"))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from weft.errors import RecipeError
 from weft.recipe.base import Settings
-from weft.recipe.files import PATHS, SHIPPED, find_recipe, read_tree, with_paths
+from weft.recipe.files import PATHS, SHIPPED, check_nesting, find_recipe, is_of_run, read_tree, with_paths
 from weft.recipe.messages import error_lines, printable, shown
 from weft.recipe.recipe import Recipe
 
@@ -33,7 +33,11 @@ def load_recipe(name: str | Path, changes: Sequence[str] = (), *, start: Path | 
     tree = read_tree(path)
     if start is not None:
         tree = starting_from(tree, start)
-    return make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
+    recipe = make_recipe(tree, changes, where=f"{path}: " if path.parent != SHIPPED else "")
+    if not is_of_run(path):
+        return recipe
+    given = [parse_change(change)[0] for change in ([changes] if isinstance(changes, str) else changes)]
+    return recipe.of_run(path.parent, frozenset(names[1] for names in given if names[0] == "data" and names[1:]))
 
 
 def starting_from(tree: dict[str, Any], start: Path | str) -> dict[str, Any]:
@@ -56,9 +60,10 @@ def make_recipe(tree: dict[str, Any], changes: Sequence[str] = (), where: str = 
     """
     if not isinstance(tree, dict):
         raise RecipeError(f"make_recipe: a {type(tree).__name__} was given; expected a dictionary of settings")
+    check_nesting(tree, where=where)
     changes = [changes] if isinstance(changes, str) else changes
     for change in changes:
-        _apply(tree, change)
+        apply_change(tree, change)
     tree = _with_set_paths(tree, changes) if changes else tree
     for text in _texts(tree):
         if not text.isascii() and text != text.encode("utf-8", "ignore").decode("utf-8"):
@@ -88,7 +93,7 @@ def parse_change(change: str) -> tuple[list[str], Any]:
     return names, value
 
 
-def _apply(tree: dict[str, Any], change: str) -> None:
+def apply_change(tree: dict[str, Any], change: str) -> None:
     """Apply a change to nested dictionaries."""
     (*groups, last), value = parse_change(change)
     for depth, group in enumerate(groups, 1):

@@ -75,7 +75,7 @@ def printable(text: str) -> str:
 
 def _suggest(path: Sequence[str | int]) -> str:
     """The setting that is nearest to an unknown one."""
-    return nearest(str(path[-1]), _group(path[:-1]).model_fields)
+    return nearest(str(path[-1]), _group(path[:-1]).attributes())
 
 
 def _group(path: Sequence[str | int]) -> Any:

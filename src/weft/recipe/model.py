@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Layers, Settings, Share, Width
 from weft.recipe.choices import ENCODERS, CellName, EncoderName, HardName, NormalizerName, ScoreName, WindowName
-
-# `model.copy` takes the name of a deprecated method of pydantic, which nothing here calls: it is `model_copy` now.
-warnings.filterwarnings("ignore", 'Field name "copy" in "ModelSettings" shadows', UserWarning)
 
 
 class RecurrentSettings(Settings):
@@ -218,8 +214,10 @@ class ModelSettings(Settings):
     bridge: Literal["auto", "copy", "project", "zero"] = Field(
         "auto", description="initial decoder state from the final encoder state; auto: copy if the shapes agree"
     )
-    copy: bool = Field(  # type: ignore[assignment]
-        False, description="copy source tokens: mix the output distribution with the attention over the source"
+    copies: bool = Field(  # `copy` is a method of every pydantic model
+        False,
+        alias="copy",
+        description="copy source tokens: mix the output distribution with the attention over the source",
     )
     encoder: EncoderSettings = RecurrentEncoderSettings()
     decoder: DecoderSettings = RecurrentDecoderSettings()
@@ -312,8 +310,8 @@ def _check_alignment_heads(model: ModelSettings) -> None:
     if not isinstance(decoder, TransformerDecoderSettings) or not decoder.alignment_heads:
         return
     where = "model.decoder.alignment_heads"
-    if model.kind != "seq2seq" or model.copy or model.sources.count > 1:
-        reason = "model.kind is not 'seq2seq'" if model.kind != "seq2seq" else "it copies" if model.copy else None
+    if model.kind != "seq2seq" or model.copies or model.sources.count > 1:
+        reason = "model.kind is not 'seq2seq'" if model.kind != "seq2seq" else "it copies" if model.copies else None
         raise ValueError(f"{where}: not for this model: {reason or 'it has several sources'}")
     for layer, head in decoder.alignment_heads:
         if layer >= decoder.layers or head >= decoder.heads:
@@ -369,7 +367,7 @@ def _check_sources(model: ModelSettings) -> None:
 
 def _check_copying(model: ModelSettings) -> None:
     """Copying needs an attention over a source of its own."""
-    if not model.copy:
+    if not model.copies:
         return
     if model.kind != "seq2seq":
         raise ValueError(f"model.copy: needs an encoder to copy from; model.kind is '{model.kind}', use 'seq2seq'")

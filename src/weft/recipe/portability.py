@@ -18,6 +18,6 @@ def only_in_weft(settings: ModelSettings, library: str, *, loss: str) -> str | N
         return f"model.sources.count: {settings.sources.count} sources are not known to {library}; it has one"
     if settings.attention.normalizer != "softmax":
         return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to {library}"
-    if settings.copy:
+    if settings.copies:
         return f"model.copy: copying is not known to {library}"
     return None

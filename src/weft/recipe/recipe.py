@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from weft.recipe.base import Seed, Settings
 from weft.recipe.corpus import HubDataset, NamedCorpus, TableFile, as_list
@@ -32,11 +33,30 @@ class Recipe(Settings):
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     serve: ServingSettings = ServingSettings()
+    _run: Path | None = PrivateAttr(None)
+    _accepted: frozenset[str] = PrivateAttr(frozenset())
 
     def __repr__(self) -> str:
         return f"<Recipe {self.name!r}: {self.model.kind}, {self.training.steps:,} steps, seed {self.seed}>"
 
     __str__ = __repr__
+
+    def of_run(self, folder: Path | None, accepted: frozenset[str] = frozenset()) -> Recipe:
+        """This recipe as that of a run folder: the files it names are read only if the run was trained with them.
+
+        ``accepted``: the settings of [data] that the user gave himself; their files are read in any case.
+        """
+        recipe = self.model_copy()
+        recipe._run, recipe._accepted = folder, accepted
+        return recipe
+
+    def accepting_new_data(self) -> Recipe:
+        """This recipe as the user's own: the files it names are read, whatever is in them."""
+        return self.of_run(None)
+
+    def run_of(self, split: str) -> Path | None:
+        """The run folder that has the record of the files of a split; None if they are the user's own choice."""
+        return None if {split, "folder"} & self._accepted else self._run
 
     @property
     def source_role(self) -> Literal["text", "prompt", "none"]:
@@ -100,20 +120,22 @@ class Recipe(Settings):
                     f"model.attention.hard: {self.model.attention.hard!r} sums probabilities over alignments; it needs "
                     "training.loss = 'cross_entropy'"
                 )
-            if self.model.copy:
+            if self.model.copies:
                 yield "model.copy: mixes two distributions; it needs training.loss = 'cross_entropy'"
         if self.training.coverage_loss:
             if not (self.model.attends and self.model.has_source):
                 yield "training.coverage_loss: this model has no attention to a source; set it to 0"
             if self.training.forcing != "teacher":
                 yield "training.coverage_loss: needs training.forcing = 'teacher'"
-        if self.model.copy and self.training.forcing != "teacher" and self.training.label_smoothing:
+        if self.model.copies and self.training.forcing != "teacher" and self.training.label_smoothing:
             yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
         if self.tokenizer.extend and self.training.start is None:
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.tokenizer.new_languages and self.training.start is None:
             yield "tokenizer.new_languages: there is no tokenizer to add languages to; start from a run (--from RUN)"
         if self.training.lora.rank:
+            if self.training.start is None:
+                yield "training.lora: adapters are trained on the weights of another run; start from one (--from RUN)"
             if self.tokenizer.new_languages or self.tokenizer.extend:
                 name = "extend" if self.tokenizer.extend else "new_languages"
                 yield f"tokenizer.{name}: adapters do not train the embeddings of new tokens; leave out training.lora"

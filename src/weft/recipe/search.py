@@ -37,7 +37,7 @@ class SearchSettings(Settings):
         description="beam: stop when enough hypotheses have finished; when also none in the beam ranks above the best "
         "of them, or above any of them; "
         "when no better one can follow; or at the maximum length. If not set, `outranked` for a model that copies or "
-        "has fewer than 1,000 target tokens, else `finished`",
+        "has fewer than 1,000 target tokens, else `finished`; with the engine ctranslate2 `finished`",
     )
     finish: CountOrNone = Field(0, description="beam: finished hypotheses at which to stop; 0: the size of the beam")
     groups: Count = Field(1, description="beam: number of groups that avoid each other's tokens (diverse beam search)")
@@ -116,3 +116,19 @@ class SearchSettings(Settings):
             if not phrase.strip():
                 raise ValueError("search.banned, search.required: a phrase is empty")
         return self
+
+
+_SAMPLING = frozenset({"temperature", "top_k", "top_p", "min_p", "typical", "seed"})
+SCOPES: dict[str, frozenset[str]] = {
+    "beam": frozenset({"size", "stop", "finish", "groups", "diversity", "required"}),
+    "sample": _SAMPLING,
+    "mbr": _SAMPLING | {"samples", "utility"},
+    "exact": frozenset({"max_nodes"}),
+    "exhaustive": frozenset({"max_space"}),
+}
+"""The settings that belong to each kind of search; all others apply to every kind."""
+
+
+def irrelevant_settings(kind: str) -> frozenset[str]:
+    """The settings that belong to other kinds of search, and so change nothing about this one."""
+    return frozenset().union(*SCOPES.values()) - SCOPES.get(kind, frozenset())

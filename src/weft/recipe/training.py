@@ -23,10 +23,9 @@ class LoraSettings(Settings):
     )
     dropout: Share = Field(0.0, description="dropout of the inputs of the adapters")
     targets: list[str] = Field(
-        ["query", "value"],
-        min_length=1,
+        [],
         description="patterns of the projections that get an adapter: the end of a name, such as query or "
-        "decoder.*.linear1, or * for all",
+        "decoder.*.linear1, or * for all; not set: query and value of a Transformer, all of another model",
     )
     name: str = Field("default", description="name of the adapter in the run folder")
 

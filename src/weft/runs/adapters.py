@@ -73,6 +73,14 @@ class AdapterConfig(NamedTuple):
             if self.values.get(name):
                 raise CheckpointError(f"{self.where}: {name}: {words} are not read; weft reads plain LoRA")
 
+    def check_ranks(self, ranks: set[int]) -> None:
+        """Fail if ``r`` is not the rank of any matrix, unless matrices have ranks of their own."""
+        rank = self.values.get("r")
+        if rank is None or (type(rank) is int and rank > 0 and (rank in ranks or self.values.get("rank_pattern"))):
+            return
+        given = ", ".join(map(str, sorted(ranks)))
+        raise CheckpointError(f"{self.where}: r: {rank!r} was given; the matrices of the adapter have rank {given}")
+
     def scale(self, projection: str, rank: int) -> float:
         """α / r, or α / √r if use_rslora is set, of the projection that has this name in the file."""
         alpha = self.values.get("lora_alpha", 8)
@@ -105,6 +113,7 @@ def read_matrices(file: TensorFile | Mapping[str, Any], config: AdapterConfig, w
         if len(pair) < 2:
             raise CheckpointError(f"{where}: {name!r} has {next(iter(pair))}, but not the other matrix")
         adapter[name] = LowRank(pair["lora_A"], pair["lora_B"], config.scale(name, max(len(pair["lora_A"]), 1)))
+    config.check_ranks({len(matrices.lora_A) for matrices in adapter.values()})
     check_finite(adapter_tensors(adapter), where=where)
     return adapter
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 
-from weft.files import lock_folder, save_text
+from weft.files import save_text
 from weft.recipe import load_recipe, make_recipe
 from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_folder
 
 
 def write_alignment_heads(run: RunFolder, heads: Sequence[tuple[int, int]]) -> None:

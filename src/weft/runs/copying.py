@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from weft.errors import RecipeError
 from weft.recipe import ModelSettings
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 def set_copy_table(model: Model, settings: ModelSettings, tokenizers: Tokenizers) -> None:
     """Tell a model that copies which target ids the source ids of its run stand for."""
-    if not settings.copy:
+    if not settings.copies:
+        return
+    from weft.models.architecture import architecture_of
+
+    if not architecture_of(model).copies:
         return
     from weft.models.copying import CopySource, CopyTable
-
-    if not isinstance(model, CopySource):
-        return
     from weft.text.copying import SentenceIds, target_ids
     from weft.text.specials import END
 
@@ -30,12 +31,12 @@ def set_copy_table(model: Model, settings: ModelSettings, tokenizers: Tokenizers
             "model.copy: no source token is in the target vocabulary, so none can be copied; "
             "set tokenizer.joint = true, or the same kind of tokenizer for both sides"
         )
-    model.set_table(table)
+    cast(CopySource, model).set_table(table)
 
 
 def sentence_ids(settings: ModelSettings, tokenizers: Tokenizers) -> SentenceIds | None:
     """Ids for tokens that are not in the vocabularies; None if the model, or a tokenizer, has none."""
-    if not settings.copy:
+    if not settings.copies:
         return None
     from weft.text.copying import SentenceIds
 

@@ -9,6 +9,8 @@
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
     training/best/           the best checkpoints, as many as the mean is made of
     fingerprints.bin         hashes of the training pairs (`weft.data.store.fingerprints`)
+    data_files.json          fingerprints of the data files (data_record.py)
+    examples.json            some sources, for the page of a service (examples.py)
     log.jsonl                one line per event
     metrics.json, README.md  the result, for programs and for people
 
@@ -31,15 +33,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.checksums import check_checksum, with_checksum
 from weft.errors import CheckpointError, option
-from weft.files import (
-    creating_folder,
-    is_empty_folder,
-    read_json,
-    save_text,
-    sync_folder,
-)
+from weft.files import check_checksum, read_json, save_bytes, save_text, sync_folder, with_checksum
+from weft.runs.locks import creating_folder, is_empty_folder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import (
     FORMAT,
@@ -57,7 +53,7 @@ CHECKPOINT_FOLDER = re.compile(r"step-[0-9]+|\.step-[0-9]+\.part")
 BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0-9]+\.part")
 """The files in training/best/ that weft makes."""
 HALF_WRITTEN = re.compile(
-    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|metrics\.json|README\.md|"
+    r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|data_files\.json|metrics\.json|README\.md|"
     r"adapter_config\.json|adapter_model\.safetensors)(\.[0-9]+)?\.part"
 )
 """The files in a run folder, or in that of an adapter, that a killed process leaves behind."""
@@ -167,6 +163,15 @@ class RunFolder:
         """The weights of model.safetensors, checked to belong to the tokenizer of the folder."""
         return self.check_tokenizer(read_tensors(self.model), fingerprint(self.tokenizer_paths()))
 
+    def content_hash(self) -> str:
+        """A hash of the recipe, the weights and the adapters."""
+        digest = hashlib.blake2b(digest_size=8)
+        for path in (self.recipe, self.model, *sorted(self.path.glob("adapters/*/*.safetensors"))):
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        return digest.hexdigest()
+
     def check_tokenizer(self, weights: TensorFile, tokenizer: str) -> TensorFile:
         """The weights, if they belong to the tokenizer of this fingerprint, which is that of the folder."""
         if weights.metadata.get("tokenizer") != tokenizer:
@@ -245,11 +250,11 @@ class RunFolder:
     def truncate_log(self, step: int) -> None:
         """Remove the events logged after a step: a resumed run will log them again."""
         if self.log.is_file():
-            kept = [line for line in self.log.read_text("utf-8").splitlines() if _step_of(line) <= step]
-            save_text(self.log, "".join(line + "\n" for line in kept))
+            kept = [line for line in self.log.read_bytes().splitlines() if _step_of(line) <= step]
+            save_bytes(self.log, b"".join(line + b"\n" for line in kept))
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> float:
     """The step of a log line; infinity for a line that is incomplete (of a killed process) or damaged."""
     try:
         return int(json.loads(line).get("step", 0))

@@ -5,16 +5,13 @@ Most of the time goes into imports, and into reading the weights; so they are re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from weft.activity import activity
 from weft.errors import CheckpointError
-from weft.garbage_collection import collection_paused
 from weft.runs.layout import RunFolder, fingerprint
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.origin import WeightsOrigin
@@ -28,6 +25,7 @@ from weft.runs.weights import (
     read_shapes,
     shapes_of,
 )
+from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
@@ -62,7 +60,7 @@ def load_run(
     if not isinstance(path, str | Path):
         raise CheckpointError(f"load: a {type(path).__name__} was given; expected the path of a run folder")
     folder = RunFolder(path).check()
-    with activity(f"loading {path}"), collection_paused(promote=True), _BackgroundReading(folder, meanwhile) as reading:
+    with activity(f"loading {path}"), _BackgroundReading(folder, meanwhile) as reading:
         return _load_run(folder, model, adapter, reading)
 
 
@@ -117,7 +115,7 @@ def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, readi
         model = _build_model(recipe, tokenizers, read_shapes(folder.model), where=str(folder.model))
         set_copy_table(model, recipe.model, tokenizers)
     weights = reading.result()
-    load_weights(model, weights.tensors, where=str(folder.model), adopt=not own_model)
+    load_weights(model, weights.tensors, where=str(folder.model), assign=not own_model)
     origin = WeightsOrigin.from_metadata(weights.metadata)
     trained = recipe.training.lora.name if recipe.training.lora.rank else NO_ADAPTER
     if (adapter := adapter or trained) != NO_ADAPTER:
@@ -135,19 +133,14 @@ def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, readi
 
 
 def _build_model(recipe: Recipe, tokenizers: Tokenizers, given: Shapes, *, where: str) -> Model:
-    """The model of a recipe without memory for its weights, which have the shapes of those in the file."""
-    from weft.models.build import build_unallocated, parameter_shapes
-    from weft.models.unallocated import TooManyWeightsError
+    """The model of a recipe, its parameters on the meta device, with the shapes of those in the file."""
+    from weft.models.build import build_on_meta, reset_buffers
 
     _check_layers(recipe, len(given), where=where)
     sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-    max_weights: int | None = sum(map(math.prod, given.values()))
-    try:
-        model = build_unallocated(recipe.model, **sizes, loss=recipe.training.loss, max_weights=max_weights)
-    except TooManyWeightsError:  # the error names one of them
-        check_shapes(parameter_shapes(recipe.model, **sizes), given, where=where)
-        raise
+    model = build_on_meta(recipe.model, **sizes, loss=recipe.training.loss)
     check_shapes(shapes_of(dict(model.named_parameters())), given, where=where)
+    reset_buffers(model)
     return model
 
 

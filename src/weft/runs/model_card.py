@@ -81,7 +81,8 @@ def _trained_part(recipe: Recipe) -> str:
     lora, frozen = recipe.training.lora, recipe.training.freeze
     if lora.rank:
         scale = f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}"
-        return f"; trained: the adapter {lora.name!r} (LoRA of {scale}, on {', '.join(lora.targets)})"
+        targets = ", ".join(lora.targets) or "the default projections"
+        return f"; trained: the adapter {lora.name!r} (LoRA of {scale}, on {targets})"
     return f"; frozen: {', '.join(frozen)}" if frozen else ""
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from weft.errors import WeftError
-from weft.files import lock_owner
 from weft.recipe.files import read_tree
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_owner
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import read_metadata, read_shapes
 
@@ -24,6 +24,8 @@ LOG_TAIL = 1 << 16
 """Bytes at the end of log.jsonl that are read."""
 EXPORT_INFO = "weft.json"
 """What every folder has that `weft export` wrote."""
+TUNING = "tuning.json"
+"""What the folder of a tuning run has; the runs of its candidates are in runs/."""
 State = Literal["training", "finished", "stopped", "imported", "damaged"]
 """imported: made by `weft import` or `weft pull`, so that the folder has neither checkpoints nor a log."""
 
@@ -77,7 +79,8 @@ class RunStatus(NamedTuple):
 
 
 def find_runs(folder: Path) -> Iterator[RunStatus]:
-    """The status of every run in a folder, or of the folder itself if it is a run; the newest first."""
+    """The status of every run in a folder or, of a tuning run, of its candidates; or of a run. The newest first."""
+    folder = folder / "runs" if (folder / TUNING).is_file() and (folder / "runs").is_dir() else folder
     candidates = [folder] if _is_run(folder) else [path for path in folder.iterdir() if _is_run(path)]
     yield from sorted(map(RunStatus.read, candidates), key=lambda status: (-status.modified, status.path))
 

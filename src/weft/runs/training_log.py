@@ -70,7 +70,7 @@ def read_training_log(path: Path) -> TrainingLog | None:
     validations: list[LoggedValidation] = []
     diagnoses: dict[str, LoggedDiagnosis] = {}
     started = finished = None
-    for event in _events(path):
+    for event in read_events(path):
         kind = event.get("event")
         try:
             if kind == "step":
@@ -92,7 +92,8 @@ def _step(event: dict[str, Any]) -> LoggedStep:
     return LoggedStep(int(event["step"]), *(float(event[name]) for name in LoggedStep._fields[1:]))
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a log; lines that are incomplete or damaged are passed over."""
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE):
             try:

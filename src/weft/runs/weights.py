@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from weft.checksums import CHECKSUM
 from weft.errors import CheckpointError
-from weft.files import replacing
+from weft.files import CHECKSUM, replacing
 from weft.runs.tensor_data import TensorData, encoded_header
 
 if TYPE_CHECKING:
@@ -216,11 +215,11 @@ def check_shapes(expected: Shapes, given: Shapes, *, where: str) -> None:
             )
 
 
-def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = False) -> None:
+def load_weights(model: Model, tensors: Tensors, *, where: str, assign: bool = False) -> None:
     """Copy weights into a model; names and shapes must be exactly those of its parameters, or of its adapters.
 
-    ``adopt``: make the tensors themselves its parameters, where they have the same type; nothing else may use them. The
-    parameters need no memory then (`weft.models.unallocated`).
+    ``assign``: make the tensors themselves its parameters, where they have the same type; nothing else may use them.
+    Its own parameters may be on the meta device then.
     """
     parameters = saved_parameters(model)
     check_shapes(shapes_of(parameters), shapes_of(tensors), where=where)
@@ -231,12 +230,23 @@ def load_weights(model: Model, tensors: Tensors, *, where: str, adopt: bool = Fa
             )
     import torch
 
+    if assign:
+        _assign(model, {parameter: tensors[name] for name, parameter in parameters.items()})
+        return
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if adopt:
-                parameter.data = tensors[name].to(parameter)
-            else:
-                parameter.copy_(tensors[name])
+            parameter.copy_(tensors[name])
+
+
+def _assign(model: Model, tensors: Mapping[Parameter, Tensor]) -> None:
+    """Replace parameters by tensors of the same shapes; those that modules share stay shared."""
+    from torch.nn import Parameter
+
+    new = {old: Parameter(tensor.to(old.dtype), old.requires_grad) for old, tensor in tensors.items()}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter in new:
+                setattr(module, name, new[parameter])
 
 
 def check_finite(tensors: Tensors, *, where: str) -> None:

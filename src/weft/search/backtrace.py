@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from weft.search.gaps import beam_bounds, gaps, penalties
+from weft.runtime.replaceable import replaceable
+from weft.search.gaps import beam_bounds, gaps
 from weft.search.interface import (
     BY_CONSTRAINTS,
     BY_END,
@@ -53,7 +54,7 @@ class BeamRecord(NamedTuple):
     totals_BK: Tensor
     """log p so far."""
     ranking_BK: Tensor
-    """What it would be ranked by if it were cut off here; −∞ for an empty slot."""
+    """Its score if it were cut off here; −∞ for an empty slot."""
     ends_BK: Tensor
     """Whether the k-th best extension ended (and was set aside)."""
     end_parents_BK: Tensor
@@ -66,18 +67,6 @@ class BeamRecord(NamedTuple):
     attention_BKS: Tensor | None
     """The weights with which each slot was extended."""
     candidates: Candidates | None = None
-
-
-class PackedBeamRecord(NamedTuple):
-    """One step of a beam for one output, made by a kernel (`weft.kernels.triton.beam_update`)."""
-
-    ints_BX: Tensor
-    floats_BX: Tensor
-
-    @property
-    def stays_on_device(self) -> bool:
-        """Its backtrace is made there."""
-        return True
 
 
 class _History(NamedTuple):
@@ -126,6 +115,7 @@ Positions = Sequence[tuple[BeamRecord, tuple[int, int]]]
 """The steps of one sentence; see `steps_of`."""
 
 
+@replaceable
 def backtrace(
     steps: Sequence[StepRecords], request: SearchRequest, size: int, ranking: Ranking, *, groups: int = 1
 ) -> Sequence[list[Hypothesis]]:
@@ -203,13 +193,14 @@ def _with_details(
 def _bounds(history: _History, request: SearchRequest, ranking: Ranking) -> np.ndarray:
     """(B,) of the scores of all outputs that were not found."""
     stops_B = history.stopped.argmax(0)
-    penalties_B = penalties(ranking, (stops_B + 1).tolist())
-    unfinished_B = history.ranking[stops_B, np.arange(len(stops_B))].max(1) * penalties_B
+    rows_B = np.arange(len(stops_B))
+    exists_BK = history.ranking[stops_B, rows_B] > FORBIDDEN
+    unfinished_B = np.where(exists_BK, history.totals[stops_B, rows_B], FORBIDDEN).max(1)
     return beam_bounds(history.following[:, :, 0], unfinished_B, stops_B, request.max_lengths, ranking)
 
 
 def _of_record(record: BeamRecord) -> _History:
-    """What consecutive steps add to the history of their sentences."""
+    """The arrays of consecutive steps of the same sentences."""
     return _History(
         parents=record.parents_BK.numpy(),
         tokens=record.tokens_BK.numpy(),

@@ -37,13 +37,15 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
-from weft.search.backtrace import BeamRecord, Candidates, PackedBeamRecord, backtrace
+from weft.runtime.replaceable import replaceable
+from weft.search.backtrace import BeamRecord, Candidates, backtrace
 from weft.search.constraints import LogitsConstraint, apply_constraints
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, fastest_steps
-from weft.search.loop import ObservedLoop, StepLoop
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, steps_for
+from weft.search.loop import StepLoop
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
 from weft.search.state import SearchInputs, SearchStart, SearchState, history_window
 from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
+from weft.tree import Tree
 
 STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")
 LARGE_BEAM = 64
@@ -51,7 +53,7 @@ LARGE_BEAM = 64
 
 @dataclass(frozen=True)
 class BeamOptions:
-    """How a beam searches."""
+    """The settings of a beam search."""
 
     size: int = 5
     """k: hypotheses in the beam."""
@@ -73,7 +75,7 @@ class BeamOptions:
             raise SearchError(f"search.stop: {self.stop!r} is not known; use {', '.join(STOPS)}")
 
     def compared(self, n_best: int) -> int:
-        """How many of the best finished hypotheses a stop that compares scores keeps."""
+        """The number of best finished scores that a stop compares with."""
         return self.finished_needed(n_best) if self.stop == "outranked_by_all" else n_best
 
     def finished_needed(self, n_best: int) -> int:
@@ -82,14 +84,14 @@ class BeamOptions:
 
 
 class BeamState(NamedTuple):
-    """What a beam keeps of its sentences between two steps."""
+    """The beams of all sentences between two steps."""
 
     totals_BK: Tensor
     """log p of every hypothesis."""
     scores_BK: Tensor
-    """What hypotheses are compared by: log p unless a constraint changed it; −∞ for an empty slot."""
+    """The scores by which hypotheses are compared: log p unless a constraint changed it; −∞ for an empty slot."""
     finished_BG: Tensor
-    """How many were set aside, by group."""
+    """The number of hypotheses set aside, by group."""
     best_BN: Tensor
     """For stops that compare scores: those of the n best finished ones, best first."""
     coverage_BKS: Tensor | None
@@ -104,7 +106,8 @@ def beam_search(
     if not request.max_lengths:
         return []
     return_attention = request.return_attention or bool(options.ranking.beta)
-    model = fastest_steps(model, request, rows=options.size, return_attention=return_attention)
+    model = steps_for(model, request, rows=options.size, return_attention=return_attention)
+    loop = request.loop or StepLoop()
     step = BeamStep(
         model,
         options,
@@ -113,16 +116,12 @@ def beam_search(
         constraints=request.constraints,
         return_attention=request.return_attention,
         return_trace=request.return_trace,
-        is_observed=isinstance(request.loop, ObservedLoop),
+        is_observed=loop.is_observed,
     )
     window = history_window(request)
     start = BeamStart(model, request.begin, options.size, window, request.device, options, request.n_best)
-    loop = request.loop or StepLoop()
-    records = loop.search(step, start, SearchInputs.of(request), return_attention=return_attention)
-    if isinstance(records[0].records, PackedBeamRecord):
-        from weft.search.fused_steps import packed_backtrace
-
-        return packed_backtrace(records, request, options.ranking)
+    inputs = SearchInputs.of(request, covers=bool(options.ranking.beta))
+    records = loop.search(step, start, inputs, return_attention=return_attention)
     return backtrace(records, request, options.size, options.ranking, groups=options.groups)
 
 
@@ -167,15 +166,17 @@ class BeamStep:
     is_observed: bool = False
     """Whether an observer reads the record of each step as it is taken."""
 
-    def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord | PackedBeamRecord]:
+    def __call__(self, state: SearchState) -> tuple[SearchState, BeamRecord]:
+        logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
+        return self.update(state, logits_RV, model_state, attention_RS)
+
+    @replaceable
+    def update(
+        self, state: SearchState, logits_RV: Tensor, model_state: Tree, attention_RS: Tensor | None
+    ) -> tuple[SearchState, BeamRecord]:
+        """The beams of all sentences after one more token, from what the model has returned."""
         beam: BeamState = state.extra
         sentences, size = beam.totals_BK.shape
-        logits_RV, model_state, attention_RS = self.model.step(state.tokens_R, state.model_state, state.memory)
-        if logits_RV.is_cuda and self._is_fused(logits_RV, state):
-            from weft.search.fused_steps import best_tokens, fused_beam_step
-
-            best = best_tokens(logits_RV, 2 * size, state, self.constraints, self.end)
-            return fused_beam_step(state, best, model_state, self.options, self.end)
         coverage_BKS = None
         if attention_RS is not None and beam.coverage_BKS is not None:
             coverage_BKS = beam.coverage_BKS + attention_RS.float().view(sentences, size, -1)
@@ -183,9 +184,11 @@ class BeamStep:
 
         penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
         end_ranking_BK = chosen.end_scores_BK / penalty_1
+        ranking_BK = chosen.scores_BK / penalty_1
         if coverage_BKS is not None:
-            coverage_BK = coverage_score(coverage_BKS).gather(1, chosen.end_parents_BK)
-            end_ranking_BK = end_ranking_BK + self.options.ranking.beta * coverage_BK
+            coverage_BK = self.options.ranking.beta * coverage_score(coverage_BKS, state.inputs.source_lengths_B)
+            end_ranking_BK = end_ranking_BK + coverage_BK.gather(1, chosen.end_parents_BK)
+            ranking_BK = ranking_BK + coverage_BK.gather(1, chosen.parents_BK)
         ends_BK = chosen.ends_BK & ~state.done_B[:, None]
         end_ranking_BK = end_ranking_BK.masked_fill(~ends_BK, FORBIDDEN)
         finished_BG = beam.finished_BG + ends_BK.unflatten(1, (self.options.groups, -1)).sum(2)
@@ -206,7 +209,7 @@ class BeamStep:
             parents_BK=chosen.parents_BK,
             tokens_BK=chosen.tokens_BK,
             totals_BK=chosen.totals_BK,
-            ranking_BK=chosen.scores_BK / penalty_1,
+            ranking_BK=ranking_BK,
             ends_BK=ends_BK,
             end_parents_BK=chosen.end_parents_BK,
             end_totals_BK=chosen.end_totals_BK,
@@ -217,16 +220,6 @@ class BeamStep:
             candidates=candidates,
         )
         return after, record
-
-    def _is_fused(self, logits_RV: Tensor, state: SearchState) -> bool:
-        """Whether most of the step is done by one kernel."""
-        from weft.search.fused_steps import MAX_BEAM, allows_fusion
-
-        options, size = self.options, self.options.size
-        if self.is_observed or self.return_attention or self.return_trace or self.n_best > 1 or size > MAX_BEAM:
-            return False
-        simple = options.groups == 1 and not options.ranking.beta and options.compared(1) == 1
-        return simple and allows_fusion(logits_RV, state, self.constraints, 2 * size)
 
     def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[_Chosen, Candidates | None]:
         """The extensions that end and those that stay in the beam; for a trace, all that were considered."""

@@ -285,7 +285,7 @@ def _check(request: SearchRequest) -> None:
 
 
 def _check_first_step(required: Sequence[Sequence[Sequence[int]]], *, vocabulary: int) -> None:
-    """What only the first step of a model shows."""
+    """Refuse ids beyond the vocabulary, whose size only a step of the model shows."""
     for number, phrases in enumerate(required, 1):
         largest = max(map(max, phrases), default=0)
         if largest >= vocabulary:
@@ -306,7 +306,9 @@ def _hypotheses(
         path = node.path()
         weights = [weights_KS[one.slot] for one, weights_KS in zip(path, attention, strict=False)]
         attention_TS = stack_attention(weights) if weights else None
-        coverage = float(coverage_score(attention_TS.sum(0))) if attention_TS is not None and ranking.beta else 0.0
+        coverage = 0.0
+        if attention_TS is not None and ranking.beta:
+            coverage = float(coverage_score(attention_TS.sum(0)[: request.source_length(row)]))
         finished = node.token == request.end
         return Hypothesis(
             tokens=[one.token for one in path[: len(path) - finished]],

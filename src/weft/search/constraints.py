@@ -43,7 +43,7 @@ class LogitsConstraint(Protocol):
     values."""
 
     window: int | None
-    """How many of the latest tokens it reads; None: all of them."""
+    """The number of latest tokens that it reads; None: all of them."""
     forbids: bool
     """Whether all it does is to forbid: other log-probabilities are not changed."""
 

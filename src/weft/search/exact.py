@@ -39,16 +39,16 @@ from weft.search.state import SearchState
 from weft.tree import select
 
 CHUNK = 1024
-"""How many prefixes `exhaustive_search` expands at a time, at most."""
+"""The most prefixes that `exhaustive_search` expands at a time."""
 CHUNK_ENTRIES = 1 << 22
-"""How many log-probabilities it holds at a time, at most."""
+"""The most log-probabilities that it holds at a time."""
 SLACK = 1e-6
 """Relative rounding error of a bound."""
 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """How the exact searches work."""
+    """The settings of the exact searches."""
 
     ranking: Ranking = DEFAULT_RANKING
     max_nodes: int = 100_000
@@ -121,7 +121,7 @@ class _Traversal(NamedTuple):
     """In which order prefixes are expanded, and which."""
 
     width: int
-    """How many in one step."""
+    """The number of prefixes expanded in one step."""
     max_nodes: int | None = None
     """Expand those that may win, and no more than this; None: expand all."""
     dive: bool = False
@@ -175,7 +175,7 @@ class _Level:
     totals: Tensor
     """log p of the prefix, descending."""
     taken: int = 0
-    """How many have been expanded."""
+    """The number of prefixes that have been expanded."""
 
     def take(self, count: int, device: torch.device) -> SearchState:
         """The next ``count`` prefixes as a state to step."""
@@ -203,6 +203,7 @@ class _Search:
         self.known_score = known_score
         """A score that counts as reached."""
         self.max_length, self.n_best = request.max_lengths[0], request.n_best
+        self.source_length = request.source_length(0)
         self.best: list[_Sequence] = []
         """Finished, best first, never more than requested."""
         self.longest: _Sequence | None = None
@@ -268,7 +269,7 @@ class _Search:
         if coverage_RS is not None:
             if attention_RS is None:
                 raise SearchError(NO_ATTENTION)
-            now_RS = attention_RS.cpu().float()
+            now_RS = attention_RS.cpu().float()[:, : self.source_length]
             coverage_RS = now_RS + pad(coverage_RS, (0, now_RS.shape[1] - coverage_RS.shape[1]))
             prefixes = prefixes._replace(coverage_RS=coverage_RS)
         end = self.request.end
@@ -297,7 +298,7 @@ class _Search:
         return _Level(state, parents, tokens[order], log_probs[order], totals)
 
     def _may_win(self, level: _Level) -> int:
-        """How many of those that wait may still lead to something better than the worst of the best."""
+        """The number of waiting prefixes that may still lead to something better than the worst of the best."""
         totals = level.totals[level.taken :]
         if not len(totals):
             return 0
@@ -344,7 +345,8 @@ class _Search:
         last = self.longest.key if self.longest else _SortKey(0.0, float("inf"), 0, [])
         if total > FORBIDDEN and (length, total) > (last.length, -last.minus_log_probability):
             tokens = [*prefixes.tokens_RT[row, 1:].tolist(), int(tokens_R[row])]
-            key = _SortKey(-self.ranking.score(total, length), -total, length, tokens)
+            coverage = 0.0 if prefixes.coverage_RS is None else float(coverage_score(prefixes.coverage_RS[row]))
+            key = _SortKey(-self.ranking.score(total, length, coverage), -total, length, tokens)
             self.longest = _Sequence(key, [*prefixes.log_probs_RT[row, 1:].tolist(), float(best_R[row])])
 
     def bound(self) -> float:
@@ -382,7 +384,8 @@ def _split(request: SearchRequest) -> Iterator[SearchRequest]:
     """A request for every sentence: the exact searches judge the model itself, so without constraints."""
     for row, max_length in enumerate(request.max_lengths):
         memory = select(request.memory, torch.tensor([row], device=request.device))
-        plain = replace(request, constraints=(), min_lengths=(), prefixes=())
+        lengths = request.source_lengths[row : row + 1]
+        plain = replace(request, constraints=(), min_lengths=(), prefixes=(), source_lengths=lengths)
         loop = None if request.loop is None else request.loop.of_sentences([row])
         yield replace(plain, memory=memory, max_lengths=[max(max_length, 1)], loop=loop)
 

@@ -50,7 +50,7 @@ def gaps(bounds: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def rounding_error(score: float) -> float:
-    """What a score may differ by in another batch."""
+    """The most by which a score may differ in another batch."""
     return TOLERANCE * (1.0 + abs(score))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from weft.runtime.replaceable import replaceable
 from weft.tree import Tree
 
 if TYPE_CHECKING:
@@ -40,17 +41,6 @@ class StepModel(Protocol):
         """
 
 
-@runtime_checkable
-class HasSentenceSteps(Protocol):
-    """A model with faster steps for a search of one sentence."""
-
-    def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> StepModel | None:
-        """A model for one search whose memory has one row, with this many hypotheses; None where there is none.
-
-        Each state is stepped once, and the steps are taken in order.
-        """
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
     """One batch to search, and what to return. Sequences have an item for every sentence; an empty one: no limits."""
@@ -62,17 +52,20 @@ class SearchRequest:
     begin: int
     end: int
     """The ids of the special tokens."""
+    source_lengths: Sequence[int] = ()
+    """The number of tokens of each source: further attention weights are padding, which a coverage penalty leaves out;
+    empty: there is no padding."""
     min_lengths: Sequence[int] = ()
     """The fewest tokens of each output, the end token not counted."""
     prefixes: Sequence[Sequence[int]] = ()
-    """What each output begins with."""
+    """Forced first tokens of each output."""
     required: Sequence[Sequence[Sequence[int]]] = ()
     """Phrases that each output contains."""
     banned: Sequence[Sequence[int]] = ()
     """Phrases that no output contains."""
     constraints: tuple[LogitsConstraint, ...] = ()
     rng_keys: Sequence[int] = ()
-    """What the random draws of each sentence depend on beside the seed; empty: its position in the batch."""
+    """A number for each sentence, by which its random draws differ from others; empty: its position in the batch."""
     seed: int = 1
     decode: Callable[[int, list[int]], str] = lambda sentence, ids: str(ids)
     """The text of ids, for the sentence of this number: what minimum Bayes risk compares."""
@@ -86,13 +79,18 @@ class SearchRequest:
     loop: StepLoop | None = None
     """Takes the steps; None: a plain loop."""
 
+    def source_length(self, sentence: int) -> int | None:
+        """The number of its source tokens; None: it has no padding."""
+        return self.source_lengths[sentence] if self.source_lengths else None
 
-def fastest_steps(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
-    """What a search of a request steps, one step after the other, with ``rows`` hypotheses of each sentence: the model
-    itself or, for one sentence on a CPU, its faster steps."""
-    if len(request.max_lengths) > 1 or request.device.type != "cpu" or not isinstance(model, HasSentenceSteps):
-        return model
-    return model.for_one_sentence(request.memory, rows=rows, return_attention=return_attention) or model
+
+@replaceable
+def steps_for(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
+    """The model that a search of a request steps, with ``rows`` hypotheses of each sentence: the model itself.
+
+    Each state is stepped once, and the steps are taken in order: a faster version may rely on that.
+    """
+    return model
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Hypothesis:
     tokens: list[int]
     """Its ids, without the begin and end tokens."""
     score: float
-    """What hypotheses are ranked by; see `Ranking`."""
+    """The score that hypotheses are ranked by, in every search; see `Ranking`."""
     log_probability: float
     """log p(y|x), the sum of the token scores."""
     token_scores: list[float]
@@ -113,8 +111,8 @@ class Hypothesis:
     attention_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not requested or the model has none."""
     gap: float | None = None
-    """How much higher the score of any output that is not returned before this one can be, at most: 0 where it is
-    proven that none is higher; None where the search cannot tell, or where it did not end by itself. See
+    """Optimality gap: an upper bound on (the best score of an output that is not returned before this one − this
+    score). 0: proven optimal; None: the search knows no bound, or the hypothesis did not end by itself. See
     `weft.search.gaps`."""
     trace: Trace | None = None
     """The steps of the search, on request and on the best hypothesis only."""
@@ -131,7 +129,7 @@ BY_END, BY_LENGTH, BY_CONSTRAINTS = range(3)
 
 
 class PendingHypotheses(Sequence[list[Hypothesis]]):
-    """The hypotheses of a batch that are being copied from a device: whoever reads them first waits for that."""
+    """The hypotheses of a batch, computed when they are first read."""
 
     def __init__(self, sentences: int, compute: Callable[[], HypothesisArrays]) -> None:
         self._sentences = sentences
@@ -171,10 +169,10 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
     """
 
     counts_B: np.ndarray
-    """How many of the N each sentence has."""
+    """The number of hypotheses of each sentence, at most N."""
     tokens_BNT: np.ndarray
     lengths_BN: np.ndarray
-    """How many token scores each has: its tokens and, where it ended by itself, the end token."""
+    """The number of token scores: of its tokens and, where it ended by itself, of the end token."""
     ended_BN: np.ndarray
     """The index in `ENDED`."""
     scores_BN: np.ndarray
@@ -217,7 +215,7 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
 
     @property
     def token_counts_BN(self) -> np.ndarray:
-        """How many tokens each hypothesis has, the end token not counted."""
+        """The number of tokens of each hypothesis, the end token not counted."""
         return self.lengths_BN - (self.ended_BN == BY_END)
 
     def tokens(self, row: int, rank: int = 0) -> list[int]:

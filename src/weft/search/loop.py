@@ -6,7 +6,7 @@ An `ObservedLoop` reports every step to an observer, and drops sentences whose o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,16 +27,19 @@ class StepRecords(NamedTuple):
     sentences: Tensor
     """Their positions in the batch that was given, (n,)."""
     records: Tree
-    """What the steps returned: tensors (T, n, …)."""
+    """The records that the steps returned: tensors (T, n, …)."""
 
 
 class StepLoop:
     """Takes one step after the other until all sentences are done."""
 
+    is_observed: ClassVar[bool] = False
+    """Whether the record of each step is read as it is taken: `BeamRecord` or `PathRecord`."""
+
     def search(
         self, step: Step, start: SearchStart, inputs: SearchInputs, *, return_attention: bool = False
     ) -> list[StepRecords]:
-        """The records of all steps of a search from its beginning. ``inputs``: all but the memory on the CPU."""
+        """The records of all steps of a search. ``inputs``: all but the memory on the CPU."""
         return self.run(step, start(inputs.on(start.device)), return_attention=return_attention)
 
     def run(self, step: Step, state: SearchState, *, return_attention: bool = False) -> list[StepRecords]:
@@ -91,6 +94,8 @@ class StepObserver(Protocol):
 
 class ObservedLoop(StepLoop):
     """A loop that reports every step to an observer."""
+
+    is_observed = True
 
     def __init__(self, observer: StepObserver, sentences: Sequence[int] | None = None) -> None:
         """``sentences``: their positions in the batch that the observer knows; None: it is this one."""

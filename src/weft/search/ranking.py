@@ -1,11 +1,12 @@
-"""What hypotheses are ranked by.
+"""Scores by which hypotheses are ranked.
 
     power   log p(y|x) / |y|^α                 α = 0: log-probability alone; α = 1: mean log-probability of a token
     gnmt    log p(y|x) / ((5 + |y|) / 6)^α     Wu et al. 2016, eq. 14
     none    log p(y|x)
 
 and, with a coverage penalty, + β Σ_j log min(Σ_t a_tj, 1): source tokens j with little attention count against a
-hypothesis (the same paper). |y| counts the end token, as log p(y|x) does.
+hypothesis (the same paper). |y| counts the end token, as log p(y|x) does. Where a constraint lowers log p of a token,
+as a repetition penalty does, the lowered one counts here; `Hypothesis.log_probability` stays the model's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NO_ATTENTION = "search.coverage_penalty: this model has no attention, so nothing
 
 
 class Ranking(NamedTuple):
-    """How a finished hypothesis is scored."""
+    """The score of finished hypotheses."""
 
     normalization: str = "power"
     """"power", "gnmt" or "none"."""
@@ -39,7 +40,7 @@ class Ranking(NamedTuple):
         return log_probability / self.penalty(max_length)
 
     def penalty(self, length: int) -> float:
-        """What log p is divided by; it grows with the length."""
+        """The divisor of log p; it grows with the length."""
         if self.normalization == "power":
             return float(max(length, 1) ** self.alpha)
         return ((5.0 + length) / 6.0) ** self.alpha if self.normalization == "gnmt" else 1.0
@@ -56,6 +57,13 @@ class Ranking(NamedTuple):
 DEFAULT_RANKING = Ranking()
 
 
-def coverage_score(coverage_XS: Tensor) -> Tensor:
-    """Σ_j log min(Σ_t a_tj, 1) of a coverage: attention weights summed over t. Where it is exactly 0 is padding."""
-    return coverage_XS.clamp(min=MIN_COVERAGE, max=1.0).log().masked_fill(coverage_XS == 0.0, 0.0).sum(-1)
+def coverage_score(coverage_XS: Tensor, source_lengths_B: Tensor | None = None) -> Tensor:
+    """Σ_j log min(Σ_t a_tj, 1) of a coverage: attention weights summed over t.
+
+    ``source_lengths_B``: of coverages (B, K, S), the number of source tokens j; the rest is padding. None: nothing is.
+    """
+    logs_XS = coverage_XS.clamp(min=MIN_COVERAGE, max=1.0).log()
+    if source_lengths_B is not None:
+        is_padding_BS = torch.arange(logs_XS.shape[-1], device=logs_XS.device) >= source_lengths_B[:, None]
+        logs_XS = logs_XS.masked_fill(is_padding_BS[:, None], 0.0)
+    return logs_XS.sum(-1)

@@ -9,7 +9,7 @@ tokens. So a phrase of n tokens may occur any number of times below ``copies`` i
 until the run has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters are not loops.
 
 Held to this by tests/search/test_repetition.py: the constraint (`weft.search.constraints.NoLoops`), its kernel
-(`weft.kernels.triton.top_k`) and `has_loop`. The metric (`weft.evaluation.repetition.find_loop`) counts whole copies of
+(`weft.fast.triton.top_k`) and `has_loop`. The metric (`weft.evaluation.repetition.find_loop`) counts whole copies of
 a phrase in the same `runs`.
 """
 

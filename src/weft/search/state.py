@@ -5,22 +5,21 @@ Letters: B sentences, R rows (hypotheses; those of a sentence stand side by side
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from weft.runtime.replaceable import replaceable
 from weft.search.interface import NO_TOKEN, SearchRequest, StepModel
-from weft.search.transfers import to_device
 from weft.tree import Tree, keep, map_tree, repeat, select
-
-WINDOW_MULTIPLE = 32
-"""On a GPU, the history of short outputs has room for a multiple of this many tokens."""
 
 
 class Limits(NamedTuple):
-    """What holds for each sentence from the start."""
+    """The limits of each sentence, which hold from the start."""
 
     max_lengths_B: Tensor
     """The most tokens, the end token counted."""
@@ -43,31 +42,49 @@ class Limits(NamedTuple):
 
 
 class SearchInputs(NamedTuple):
-    """What differs between searches that begin alike (`SearchStart`): tensors with a row for every sentence."""
+    """The inputs of a search, with a row for every sentence. They stay the same from the first step to the last."""
 
     memory: Tree
+    """The encoder output."""
     limits: Limits
     rng_keys_B: Tensor | None
+    """For random draws; None: there are none."""
+    source_lengths_B: Tensor | None
+    """For a coverage penalty: attention weights beyond them are padding; None: there is no padding."""
 
     @classmethod
-    def of(cls, request: SearchRequest, *, draws: bool = False) -> SearchInputs:
-        """The inputs of a request, all but the memory on the CPU. ``draws``: whether random numbers are drawn."""
+    def of(cls, request: SearchRequest, *, draws: bool = False, covers: bool = False) -> SearchInputs:
+        """The inputs of a request, all but the memory on the CPU.
+
+        ``draws``: whether random numbers are drawn; ``covers``: whether there is a coverage penalty.
+        """
         keys = None
         if draws:
             keys = torch.as_tensor(request.rng_keys) if request.rng_keys else torch.arange(len(request.max_lengths))
-        return cls(request.memory, Limits.of(request), keys)
+        source_lengths_B = torch.as_tensor(request.source_lengths) if covers and request.source_lengths else None
+        return cls(request.memory, Limits.of(request), keys, source_lengths_B)
 
     def on(self, device: torch.device) -> SearchInputs:
-        """The same on a device; the copy is asynchronous."""
-        limits, keys = map_tree(lambda leaf: to_device(leaf, device), (self.limits, self.rng_keys_B))
-        return SearchInputs(self.memory, limits, keys)
+        """The inputs on a device, where the memory is already."""
+        _, *others = self
+        return SearchInputs(self.memory, *map_tree(lambda leaf: to_device(leaf, device), tuple(others)))
+
+
+@replaceable
+def to_device(values: Sequence[int] | np.ndarray | Tensor, device: torch.device | str) -> Tensor:
+    """Values as a tensor on a device, where they may be already."""
+    return torch.as_tensor(values).to(device)
+
+
+@replaceable
+def longest_output(max_lengths: Sequence[int], device: torch.device) -> int:
+    """The most tokens that any output of a batch may have."""
+    return max(max_lengths, default=0)
 
 
 def history_window(request: SearchRequest) -> int:
-    """How many of the latest tokens the constraints read."""
-    longest = max(request.max_lengths, default=0)
-    if torch.device(request.device).type == "cuda":  # so that fewer shapes occur
-        longest = -(-longest // WINDOW_MULTIPLE) * WINDOW_MULTIPLE
+    """The number of latest tokens that the constraints read."""
+    longest = longest_output(request.max_lengths, request.device)
     windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
     return max(windows, default=0)
 
@@ -80,17 +97,24 @@ class SearchState(NamedTuple):
     model_state: Tree
     """(R, …)"""
     history_RW: Tensor | None
-    """What constraints read: the latest tokens, the newest last; None where there are no constraints."""
-    memory: Tree
+    """The latest tokens, the newest last, which constraints read; None where there are no constraints."""
+    inputs: SearchInputs
     """(B, …)"""
     sentences_B: Tensor
     """The positions of these sentences in the batch that was given."""
-    limits: Limits
     done_B: Tensor
     extra: Any
     """(B, …) whatever else the search keeps."""
     length_1: Tensor
-    """How many tokens every row has."""
+    """The number of tokens of every row."""
+
+    @property
+    def memory(self) -> Tree:
+        return self.inputs.memory
+
+    @property
+    def limits(self) -> Limits:
+        return self.inputs.limits
 
     @classmethod
     def start(cls, request: SearchRequest, model_state: Tree, *, rows: int = 1, extra: Any = None) -> SearchState:
@@ -100,15 +124,14 @@ class SearchState(NamedTuple):
 
     @classmethod
     def of(cls, inputs: SearchInputs, model_state: Tree, *, begin: int, rows: int, window: int) -> SearchState:
-        """The same from inputs on a device, without extra."""
+        """Before the first token, from inputs on a device; without extra."""
         count, device = len(inputs.limits.max_lengths_B), inputs.limits.max_lengths_B.device
         return cls(
             tokens_R=torch.full((count * rows,), begin, device=device),
             model_state=model_state,
             history_RW=torch.full((count * rows, window), NO_TOKEN, device=device) if window else None,
-            memory=inputs.memory,
+            inputs=inputs,
             sentences_B=torch.arange(count, device=device),
-            limits=inputs.limits,
             done_B=torch.zeros(count, dtype=torch.bool, device=device),
             extra=None,
             length_1=torch.zeros(1, dtype=torch.int64, device=device),
@@ -134,14 +157,14 @@ class SearchState(NamedTuple):
             offsets = torch.arange(rows_per_sentence, device=indices.device)
             rows = (indices[:, None] * rows_per_sentence + offsets).flatten()
         tokens_R, model_state, history_RW = keep((self.tokens_R, self.model_state, self.history_RW), rows)
-        by_sentence = (self.memory, self.sentences_B, self.limits, self.done_B, self.extra)
-        memory, sentences_B, limits, done_B, extra = select(by_sentence, indices)
-        return SearchState(tokens_R, model_state, history_RW, memory, sentences_B, limits, done_B, extra, self.length_1)
+        by_sentence = (self.inputs, self.sentences_B, self.done_B, self.extra)
+        inputs, sentences_B, done_B, extra = select(by_sentence, indices)
+        return SearchState(tokens_R, model_state, history_RW, inputs, sentences_B, done_B, extra, self.length_1)
 
 
 @dataclass(frozen=True)
 class SearchStart:
-    """From the inputs of a search to its state before the first step. Equal ones do the same."""
+    """Makes the first state of a search. Starts that compare equal make equal states of equal inputs."""
 
     model: StepModel
     begin: int
@@ -160,5 +183,5 @@ class SearchStart:
         return state._replace(extra=self.extra(inputs))
 
     def extra(self, inputs: SearchInputs) -> Any:
-        """What else the search keeps. Where it is a tensor of the inputs, it is that tensor itself."""
+        """`SearchState.extra` before the first step. Its values depend on nothing but the shapes of the inputs."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ class Branch(NamedTuple):
     total: float
     """log p of all tokens up to this one."""
     score: float
-    """What a hypothesis would be ranked by if it were finished here."""
+    """The score of a hypothesis that were finished here."""
     outcome: str
     """"kept" (in the beam), "finished" (ended and was set aside) or "pruned"."""
     slot: int
@@ -54,7 +54,7 @@ class Draw(NamedTuple):
     mass: float
     """The total probability of all tokens that the filters kept."""
     kept_count: int
-    """How many tokens the filters kept."""
+    """The number of tokens that the filters kept."""
 
 
 @dataclass(frozen=True)

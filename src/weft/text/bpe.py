@@ -23,6 +23,9 @@ removed, with those built upon it: such text stays in smaller subwords.
 **Protected matches** with an id of their own need no merges: the library takes a word that is in the vocabulary as one
 token (``ignore_merges``). No merges are learned from them.
 
+**Long words.** Merges are learned from pieces of at most 1,000 characters of a word (`MAX_LEARNED_WORD`): a line
+without spaces would take a time that grows with the square of its length.
+
 **BPE-dropout** (Provilkov et al. 2020): the library's own cannot be seeded, so `weft.text.bpe_dropout` follows the
 paper with the caller's generator. Protected matches and symbols are never split by it.
 """
@@ -41,6 +44,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
+from weft.text.interruptible import interruptible
 from weft.text.pretokenization import (
     BOUNDARY,
     BYTE_BOUNDARY,
@@ -130,7 +134,7 @@ class BPE(SubwordTokenizer):
         words = count_words(texts, scheme, split_specials=bool(scheme.protect))
         for token in protected:
             words.pop(token, None)
-        library.train_from_iterator(_repeated(sorted(words.items())), trainer=trainer)
+        interruptible(lambda: library.train_from_iterator(_repeated(sorted(words.items())), trainer=trainer))
         model = json.loads(library.to_str())["model"]
         vocabulary: dict[str, int] = model["vocab"]
         if len(vocabulary) == len(scheme.predefined) and not protected:

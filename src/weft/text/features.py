@@ -12,10 +12,10 @@ import re
 def features_as_tags(text: str) -> str | None:
     """The tags of a list of features; None if the text is not such a list.
 
-    Features are not empty and have no white space, angle bracket or open parenthesis.
+    Features are not empty and have no white space, angle bracket or open parenthesis. Tags stay as they are.
     """
-    if not text:
-        return ""
+    if re.fullmatch(r"(<[^<>\s]+>)*", text):
+        return text
     features, depth = [""], 0
     for character in text:
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -5,8 +5,8 @@ amount of memory; nothing inside a process can stop that. So they run in a child
 memory. If a limit is exceeded or the child dies, `IsolatedProcess.call` raises `IsolatedError`; the next call starts
 a new child. A child ends with its parent, when its standard input is closed, or by its CPU limit if it is busy then.
 
-Messages are JSON, preceded by their length. `serve` is the loop of a child; it reports which of several items it is
-working on through shared memory.
+Messages (`weft.runtime.processes`) are JSON in both directions: nothing that a child sends can run code. `serve` is the
+loop of a child; it reports which of several items it is working on through shared memory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 from weft.errors import VocabularyError
+from weft.runtime.processes import child_environment, message_pipes, read_message, write_message
 
 CPU_SECONDS = 10.0
 """CPU time that every call may take, whatever its size."""
@@ -33,7 +34,7 @@ BYTES_PER_SECOND = 1 << 20
 """How many bytes of a request allow one more second."""
 MEMORY_BYTES = 8 << 30
 """Address space of a child."""
-_LENGTH = struct.Struct("<q")
+_ITEM = struct.Struct("<q")
 
 T = TypeVar("T")
 
@@ -106,8 +107,6 @@ class _Child:
         with tempfile.TemporaryFile() as shared:
             shared.truncate(mmap.PAGESIZE)
             self._shared = mmap.mmap(shared.fileno(), mmap.PAGESIZE)
-            path = os.pathsep.join(entry for entry in sys.path if entry)
-            environment = {**os.environ, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
             command = [sys.executable, "-P", "-m", module, str(shared.fileno())]
             self._process = subprocess.Popen(
                 command,
@@ -115,13 +114,13 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # a library that panics writes to it
                 pass_fds=[shared.fileno()],
-                env=environment,
+                env=child_environment(MALLOC_ARENA_MAX="2"),
             )
         weakref.finalize(self, _end, self._process)
 
     @property
     def item(self) -> int:
-        return int(_LENGTH.unpack_from(self._shared)[0]) - 1
+        return int(_ITEM.unpack_from(self._shared)[0]) - 1
 
     def request(self, request: tuple[Any, ...]) -> tuple[bool, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -154,9 +153,10 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
     """The loop of a child process: calls functions until its input ends."""
     _limit_memory()
+    requests, results = message_pipes()
     while True:
         try:
-            seconds, name, *arguments = _read(sys.stdin.buffer)
+            seconds, name, *arguments = _read(requests)
         except EOFError:
             return
         _limit_time(seconds + sum(len(text) for argument in arguments for text in _sized(argument)) / BYTES_PER_SECOND)
@@ -165,13 +165,13 @@ def serve(functions: Mapping[str, Callable[..., Any]]) -> None:
             answer = True, functions[name](*arguments)
         except BaseException as error:  # a panic of a Rust library is not an Exception
             answer = False, " ".join(str(error).split())[:200] or type(error).__name__
-        _write(sys.stdout.buffer, answer)
+        _write(results, answer)
 
 
 def each(items: Iterable[T]) -> Iterator[T]:
     """The items; the parent process knows which one is being worked on."""
     for number, item in enumerate(items, 1):
-        _LENGTH.pack_into(_progress(), 0, number)
+        _ITEM.pack_into(_progress(), 0, number)
         yield item
 
 
@@ -190,7 +190,7 @@ def _progress() -> mmap.mmap:
 
 
 def _shared_item(number: int) -> None:
-    _LENGTH.pack_into(_progress(), 0, number)
+    _ITEM.pack_into(_progress(), 0, number)
 
 
 def _limit_time(seconds: float) -> None:
@@ -207,17 +207,13 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def _write(file: Any, message: Any) -> None:
-    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    file.write(_LENGTH.pack(len(data)) + data)
-    file.flush()
+def _write(stream: IO[bytes], value: Any) -> None:
+    """Send a value as JSON; a text may have lone surrogates."""
+    write_message(stream, {}, [json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")])
 
 
-def _read(file: BinaryIO | Any) -> Any:
-    header = file.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
+def _read(stream: IO[bytes]) -> Any:
+    message = read_message(stream)
+    if message is None:
         raise EOFError
-    data = file.read(size := _LENGTH.unpack(header)[0])
-    if len(data) < size:
-        raise EOFError
-    return json.loads(data.decode("utf-8", "surrogatepass"))
+    return json.loads(message.bodies[0].decode("utf-8", "surrogatepass"))

@@ -60,11 +60,11 @@ class Preprocessor:
         tokens = tuple(match for match in stripped if match and match not in symbols)
         return replace(preprocessor, protected_tokens=tokens)
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         return self == Preprocessor()
 
-    @property
+    @cached_property
     def splits(self) -> bool:
         """Whether a text may have more than one segment."""
         return bool(self.symbols or self.protect)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import tokenizers
 from tokenizers import Regex, pre_tokenizers
 
-from weft.errors import VocabularyError
+from weft.errors import VocabularyError, warn
 from weft.files import save_text
 from weft.text import normalization
 from weft.text.isolation import library_errors
@@ -35,6 +35,9 @@ from weft.text.word_cache import TokenArrays, WordCache, join_lines, to_arrays, 
 
 if TYPE_CHECKING:
     from weft.text.options import LearningOptions
+
+MAX_LEARNED_WORD = 1_000
+"""Characters of a word that subwords are learned from as a whole: the time to learn grows with its square."""
 
 
 class SubwordTokenizer:
@@ -240,7 +243,7 @@ def between_symbols(texts: Iterable[str], scheme: Pretokenization) -> Iterator[s
 
 
 def count_words(texts: Iterable[str], scheme: Pretokenization, *, split_specials: bool) -> Counter[str]:
-    """How often each word occurs, as it is written in the vocabulary."""
+    """How often each word occurs, as it is written in the vocabulary; a very long word is cut into pieces."""
     library = untrained_tokenizer(scheme, split_specials=split_specials)
     if scheme.protect:
         raw = Counter(between_symbols(texts, scheme))
@@ -252,6 +255,23 @@ def count_words(texts: Iterable[str], scheme: Pretokenization, *, split_specials
     for text, count in raw.items():
         for word, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(text)):
             counts[word] += count
+    return _with_long_words_cut(counts)
+
+
+def _with_long_words_cut(counts: Counter[str]) -> Counter[str]:
+    """The words, those of more than `MAX_LEARNED_WORD` characters as pieces of that size."""
+    long = [word for word in counts if len(word) > MAX_LEARNED_WORD]
+    if not long:
+        return counts
+    for word in long:
+        count = counts.pop(word)
+        for start in range(0, len(word), MAX_LEARNED_WORD):
+            counts[word[start : start + MAX_LEARNED_WORD]] += count
+    noun, them = ("a word", "it is") if len(long) == 1 else (f"{len(long):,} words", "they are")
+    warn(
+        f"vocabulary: {noun} of more than {MAX_LEARNED_WORD:,} characters without a space; {them} cut into pieces to "
+        "learn from"
+    )
     return counts
 
 

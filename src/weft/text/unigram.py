@@ -16,8 +16,9 @@ subwords like any other: a longer word may be segmented into one and a rest, if 
 
 **Special tokens.** Text that spells a special token or a byte token is split after its ``<``.
 
-**Limits.** Nothing is learned from words that contain a control character or ``▅``, which SentencePiece reserves; their
-characters are in the vocabulary all the same. `encode` takes the best segmentation; it does not sample.
+**Limits.** Words are learned from in pieces of at most 1,000 characters, as for BPE. Nothing is learned from words that
+contain a control character or ``▅``, which SentencePiece reserves; their characters are in the vocabulary all the same.
+`encode` takes the best segmentation; it does not sample.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import tokenizers
 from tokenizers import models
 
 from weft.errors import VocabularyError
+from weft.text.interruptible import interruptible
 from weft.text.pretokenization import Pretokenization, byte_alphabet, recognize, tokenizer_with_model
 from weft.text.subwords import SubwordTokenizer, count_words, damage_errors, protected_tokens, too_small
 from weft.text.symbols import check_patterns
@@ -135,34 +137,8 @@ def _learn_subwords(
     unseen = required - seen
     subwords: dict[str, float] = {}
     if learnable:
-        file = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(f"{word}\t{count}" for word, count in sorted(learnable.items())),
-                model_writer=file,
-                input_format="tsv",
-                model_type="unigram",
-                vocab_size=max(size - len(unseen), len(seen)) + 1,  # and its own unknown token
-                hard_vocab_limit=False,
-                character_coverage=1.0,
-                normalization_rule_name="identity",
-                add_dummy_prefix=False,
-                remove_extra_whitespaces=False,
-                split_by_whitespace=False,
-                split_by_unicode_script=False,
-                split_by_number=False,
-                treat_whitespace_as_suffix=scheme.end_of_word,
-                max_sentence_length=1 << 30,
-                num_threads=THREADS,
-                unk_id=0,
-                bos_id=-1,
-                eos_id=-1,
-                minloglevel=3,
-            )
-        except Exception as error:  # the library raises RuntimeError, OSError and others
-            reason = " ".join(str(error).split())
-            raise VocabularyError(f"vocabulary: SentencePiece cannot learn from these texts: {reason}") from None
-        model = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
+        trained = _train(learnable, scheme, size=max(size - len(unseen), len(seen)) + 1)  # and its own unknown token
+        model = sentencepiece.SentencePieceProcessor(model_proto=trained)
         learned = [(model.id_to_piece(id), float(model.get_score(id))) for id in range(1, model.get_piece_size())]
         learned = [(token, score) for token, score in learned if token in required or _consists_of(token, required)]
         remaining = size - len(unseen) - sum(token in required for token, _ in learned)
@@ -174,6 +150,42 @@ def _learn_subwords(
                 remaining -= 1
     lowest = min(subwords.values(), default=-1.0)
     return subwords | dict.fromkeys(sorted(required - subwords.keys()), lowest)
+
+
+def _train(words: dict[str, int], scheme: Pretokenization, *, size: int) -> bytes:
+    """The SentencePiece model of these words."""
+    import sentencepiece
+
+    file = io.BytesIO()
+    settings: dict[str, Any] = {
+        "input_format": "tsv",
+        "model_type": "unigram",
+        "vocab_size": size,
+        "hard_vocab_limit": False,
+        "character_coverage": 1.0,
+        "normalization_rule_name": "identity",
+        "add_dummy_prefix": False,
+        "remove_extra_whitespaces": False,
+        "split_by_whitespace": False,
+        "split_by_unicode_script": False,
+        "split_by_number": False,
+        "treat_whitespace_as_suffix": scheme.end_of_word,
+        "max_sentence_length": 1 << 30,
+        "num_threads": THREADS,
+        "unk_id": 0,
+        "bos_id": -1,
+        "eos_id": -1,
+        "minloglevel": 3,
+    }
+    lines = (f"{word}\t{count}" for word, count in sorted(words.items()))
+    try:
+        interruptible(
+            lambda: sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, **settings)
+        )
+    except Exception as error:  # the library raises RuntimeError, OSError and others
+        reason = " ".join(str(error).split())
+        raise VocabularyError(f"vocabulary: SentencePiece cannot learn from these texts: {reason}") from None
+    return file.getvalue()
 
 
 def _consists_of(token: str, required: set[str]) -> bool:

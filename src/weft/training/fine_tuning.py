@@ -1,4 +1,4 @@
-"""Training that starts from another run: its weights, which of them are trained, and what is written of them."""
+"""Training that starts from another run: its weights, and which of them are trained."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import torch
 
 from weft.models.interface import Model
-from weft.recipe import Recipe, TrainingSettings
+from weft.recipe import Recipe
 from weft.recipe.loading import load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, check_finite, initialize_from, is_vocabulary_table, load_weights, model_tensors
 from weft.text.frames import DEFAULT_RULES
 from weft.text.tokenizer import Tokenizers
-from weft.training.parameter_groups import freeze
+from weft.training.optimizer import freeze
 
 
 def initialize(model: Model, start: RunFolder) -> None:
@@ -58,18 +58,6 @@ def prepare_weights(model: Model, recipe: Recipe, run: RunFolder | None) -> Tens
     base = model_tensors(model)
     add_adapters(model, settings.lora, seed=recipe.seed)
     return base
-
-
-def write_delivered(
-    run: RunFolder, model: Model, settings: TrainingSettings, weights: Tensors, origin: WeightsOrigin
-) -> None:
-    """Write the weights to use: those of the model, or of the adapter that is trained."""
-    if not settings.lora.rank:
-        run.write_model(weights, origin)
-        return
-    from weft.runs.adapters import write_trained
-
-    write_trained(run, model, settings.lora, weights, origin)
 
 
 def write_base(run: RunFolder, base: Tensors) -> None:

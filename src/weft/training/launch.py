@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weft.data.store.worker_processes import end_with_parent
 from weft.errors import TrainingError
+from weft.runtime.processes import end_with_parent
 from weft.training.events import LauncherLost
 from weft.training.run_lock import LAUNCHER_PID, lock_launch
 

@@ -17,7 +17,6 @@ from weft.attention.normalizers import entmax15
 from weft.attention.records import AttentionRecord, ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
-from weft.kernels.chunked_cross_entropy import IGNORE_INDEX, chunked_cross_entropy
 from weft.models.interface import (
     HasOutputLayer,
     HasTargetLogProbabilities,
@@ -27,8 +26,12 @@ from weft.models.interface import (
 )
 from weft.models.layers import Output
 from weft.ragged import Ragged
+from weft.runtime.replaceable import replaceable
 from weft.text.specials import BEGIN
 from weft.training.forcing import forced_logits, forced_states
+
+IGNORE_INDEX = -1
+"""A target without loss and gradient: the padding of a batch of fixed size."""
 
 
 class Loss(NamedTuple):
@@ -41,55 +44,53 @@ class Loss(NamedTuple):
     may be −∞."""
 
 
-def cross_entropy(logits_NV: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
-    """The loss of every target token, summed."""
-    if logits_NV.dtype in (torch.float16, torch.bfloat16):
-        logits_NV = logits_NV.float()
-    log_NV = logits_NV.log_softmax(-1)
-    likelihood = -log_NV.gather(1, targets_N[:, None]).sum()
-    smoothed = (1 - smoothing) * likelihood - smoothing * log_NV.mean(-1).sum() if smoothing else likelihood
-    return Loss(smoothed, likelihood.detach())
-
-
-def output_cross_entropy(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
-    """``cross_entropy(output(states_ND), targets_N)``, in chunks."""
-    return Loss(*chunked_cross_entropy(states_ND, output.weight_VD, output.bias_V, targets_N, smoothing=smoothing))
-
-
-def entmax15_loss(scores_NV: Tensor, targets_N: Tensor) -> Loss:
-    """The 1.5-entmax loss of every target token, summed; ``scores_NV``: z."""
-    scores_NV = scores_NV.to(torch.promote_types(scores_NV.dtype, torch.float32))
-    with torch.no_grad():  # p maximizes pᵀz + H(p), so that its own change does not change the loss
-        weights_NV = entmax15(scores_NV)
-        entropy = (weights_NV - weights_NV**1.5).sum() * (4 / 3)
-    loss = (weights_NV * scores_NV).sum() - scores_NV.gather(1, targets_N[:, None]).sum() + entropy
-    return Loss(loss, loss.detach())
-
-
+@replaceable
 def output_loss(output: Output, states_ND: Tensor, targets_N: Tensor, *, smoothing: float) -> Loss:
-    """The loss that an output layer is trained by, in chunks; targets that are ``IGNORE_INDEX`` do not count."""
-    if output.loss == "cross_entropy":
-        return output_cross_entropy(output, states_ND, targets_N, smoothing=smoothing)
-    from weft.kernels.chunked_entmax_loss import chunked_entmax_loss
-
-    loss = chunked_entmax_loss(states_ND, output.weight_VD, output.bias_V, targets_N)
-    return Loss(loss, loss.detach())
+    """The loss that an output layer is trained by; targets that are `IGNORE_INDEX` do not count."""
+    if output.loss == "entmax15":
+        return entmax15_loss(output.scores(states_ND), targets_N)
+    return cross_entropy(output(states_ND), targets_N, smoothing=smoothing)
 
 
-def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
-    """Σ_t Σ_j min(α_tj, c_tj) with c_t = Σ_{t' < t} α_t': attention to what was attended to before; summed."""
-    coverage_BTS = weights_BTS.cumsum(1) - weights_BTS
-    return (torch.minimum(weights_BTS, coverage_BTS).sum(-1) * real_BT).sum()
+def cross_entropy(logits_NV: Tensor, targets_N: Tensor, *, smoothing: float = 0.0) -> Loss:
+    """−(1 − ε) log p(y_t) − ε/V Σ_v log p(v), summed over the targets."""
+    log_NV = single_precision(logits_NV).log_softmax(-1)
+    log_p_N = log_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
+    uniform_N = log_NV.mean(-1) if smoothing else None
+    return targets_loss(TargetLogProbabilities(log_p_N, uniform_N), targets_N, smoothing=smoothing)
 
 
 def targets_loss(targets: TargetLogProbabilities, targets_N: Tensor, *, smoothing: float) -> Loss:
-    """The loss of log-probabilities that a model computed itself; targets that are ``IGNORE_INDEX`` do not count."""
+    """Cross-entropy by log p(y_t) and the mean of log p(v); targets that are `IGNORE_INDEX` do not count."""
     ignored_N = targets_N == IGNORE_INDEX
     likelihood = -targets.log_p_N.masked_fill(ignored_N, 0.0).sum()
     if targets.uniform_N is None:
         return Loss(likelihood, likelihood.detach())
     uniform = targets.uniform_N.masked_fill(ignored_N, 0.0).sum()
     return Loss((1 - smoothing) * likelihood - smoothing * uniform, likelihood.detach())
+
+
+def entmax15_loss(scores_NV: Tensor, targets_N: Tensor) -> Loss:
+    """(p − e_y)ᵀz + H(p), summed over the targets; ``scores_NV``: z."""
+    scores_NV = single_precision(scores_NV)
+    with torch.no_grad():  # p maximizes pᵀz + H(p), so that its own change does not change the loss
+        weights_NV = entmax15(scores_NV)
+        entropy_N = (weights_NV - weights_NV**1.5).sum(-1) * (4 / 3)
+    target_N = scores_NV.gather(1, targets_N.clamp(min=0)[:, None])[:, 0]
+    losses_N = (weights_NV * scores_NV).sum(-1) - target_N + entropy_N
+    loss = losses_N.masked_fill(targets_N == IGNORE_INDEX, 0.0).sum()
+    return Loss(loss, loss.detach())
+
+
+def single_precision(values: Tensor) -> Tensor:
+    """In float32 at least."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
+    """Σ_t Σ_j min(α_tj, c_tj) with c_t = Σ_{t' < t} α_t': attention to what was attended to before; summed."""
+    coverage_BTS = weights_BTS.cumsum(1) - weights_BTS
+    return (torch.minimum(weights_BTS, coverage_BTS).sum(-1) * real_BT).sum()
 
 
 def forced_loss(
@@ -101,7 +102,7 @@ def forced_loss(
     smoothing: float,
     coverage: float,
 ) -> Loss:
-    """The loss under teacher forcing; targets that are ``IGNORE_INDEX`` do not count. ``coverage``: λ."""
+    """The loss under teacher forcing; targets that are `IGNORE_INDEX` do not count. ``coverage``: λ."""
     return_attention: ReturnAttention = "alignment" if coverage else False
     attention: tuple[AttentionRecord, ...]
     if isinstance(model, HasTargetLogProbabilities):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.files import WORKER_LOCK_FILE, lock_folder
+from weft.runs.locks import WORKER_LOCK_FILE, lock_folder
 
 if TYPE_CHECKING:
     from weft.training.distributed import Workers

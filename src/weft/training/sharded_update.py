@@ -20,7 +20,7 @@ from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
-from weft.models.transformer import TransformerLayer
+from weft.models.transformer import transformer_layers
 from weft.training.loss import Loss
 from weft.training.update import PlainUpdate, TrainingContext, training_loss
 
@@ -45,9 +45,7 @@ def shard(model: Model, context: TrainingContext) -> LossModule:
     """
     loss_module = LossModule(model, context)
     mesh = init_device_mesh(context.device.type, (context.workers.world_size,))
-    layers: list[nn.Module] = []
-    if context.settings.forcing == "teacher":
-        layers = [module for module in model.modules() if isinstance(module, TransformerLayer)]
+    layers = transformer_layers(model) if context.settings.forcing == "teacher" else []
     for module in [*layers, loss_module]:
         fully_shard(module, mesh=mesh)
         assert isinstance(module, FSDPModule)

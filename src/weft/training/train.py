@@ -1,14 +1,11 @@
-"""From a recipe to a run folder: ``weft train`` and `weft.train`.
-
-for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
-    print(event)
-"""
+"""From a recipe to a run folder. `weft.train` (weft.pairs.train) adds what comes before a recipe and after training."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +14,18 @@ from typing import NamedTuple
 import torch
 
 from weft.data.batching.streaming import StreamedCorpus
+from weft.data.pairs import Pair
+from weft.data.preparation import (
+    PreparedCorpus,
+    Transform,
+    check_files,
+    drop_reasons,
+    find_corpora,
+    has_corpus,
+    prepare,
+)
+from weft.data.preparation.examples import example_sources
+from weft.data.preparation.recorded_files import check_unchanged, record_data_files
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
@@ -25,21 +34,20 @@ from weft.files import save_text
 from weft.models.build import build_model
 from weft.models.device import choose_device
 from weft.models.interface import HasOutputLayer, Model
-from weft.preparation import PreparedCorpus, Transform, check_files, drop_reasons, find_corpora, has_corpus, prepare
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.copying import set_copy_table
+from weft.runs.data_record import DataRecord
+from weft.runs.examples import write_examples
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import Tensors
 from weft.text.tokenizer import Tokenizers, load_tokenizers
-from weft.training.budget import TimeLimit
 from weft.training.diagnostics import Diagnostics
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
-from weft.training.fit_to_time_limit import fit_recipe
 from weft.training.run_lock import lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
@@ -61,57 +69,56 @@ def train(
     *,
     model: Model | None = None,
     resume: bool = False,
+    accept_new_data: bool = False,
     transforms: Transform | Sequence[Transform] = (),
-    workers: Workers = SINGLE_PROCESS,
 ) -> Events:
     """Train a model; every event is logged to the run folder and yielded.
-
-        for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
-            print(event)
 
     Ctrl-C, SIGTERM and SIGHUP take effect after the current step, when a checkpoint is saved; so does closing this
     generator (a ``break`` in the loop over it). ``resume=True`` continues from there.
 
     ``model``: your own, trained in place of the one that the recipe's [model] describes; see docs/extending.md.
+    ``accept_new_data``: resume even if the data files have changed since.
     ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
-    ``workers``: this process among several that train together; they must be connected (`Workers.connected`).
     """
-    yield from _start(recipe, out, _Options(model, resume, transforms, workers))
+    yield from train_with(recipe, out, TrainingOptions(model, resume, transforms, accept_new_data=accept_new_data))
 
 
-def train_within(
-    recipe: Recipe,
-    out: Path | str | None = None,
-    *,
-    minutes: float,
-    evaluates: bool = False,
-    model: Model | None = None,
-    transforms: Transform | Sequence[Transform] = (),
-) -> Events:
-    """Train for at most ``minutes``, in one process.
+class NewRun(NamedTuple):
+    """A run before its first update."""
 
-    The speed is measured first, on a copy of the model that is then discarded. Steps, warmup and the interval of
-    validations are reduced to what fits; the recipe in the run folder has the new numbers and trains the same model
-    again. If the machine becomes slower, training ends at the limit (``Finished.reason`` is "time").
-
-    ``evaluates``: leave time for an evaluation on the test set. The other parameters are those of `train`.
-    """
-    limit = TimeLimit.from_now(minutes, evaluates=evaluates)
-    yield from _start(recipe, out, _Options(model, False, transforms, SINGLE_PROCESS, limit))
+    recipe: Recipe
+    model: Model
+    prepared: PreparedCorpus
+    validation_pairs: list[Pair] | None
+    device: torch.device
 
 
-class _Options(NamedTuple):
+class FittedRun(NamedTuple):
+    """The recipe that a run is trained with instead, the event that reports it, and when to end."""
+
+    recipe: Recipe
+    event: Fitted
+    deadline: float
+    """The last moment for an update, by `time.monotonic`."""
+
+
+class TrainingOptions(NamedTuple):
     """How to train, beside the recipe."""
 
-    model: Model | None
-    resume: bool
-    transforms: Transform | Sequence[Transform]
-    workers: Workers
-    limit: TimeLimit | None = None
+    model: Model | None = None
+    resume: bool = False
+    transforms: Transform | Sequence[Transform] = ()
+    workers: Workers = SINGLE_PROCESS
+    fit: Callable[[NewRun], FittedRun] | None = None
+    """Called once the data and the model of a new run exist; it may change settings of [training]."""
+    accept_new_data: bool = False
 
 
-def _start(recipe: Recipe, out: Path | str | None, options: _Options) -> Iterator[Event]:
+def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions) -> Events:
+    """`train` with options of every kind."""
     _check_recipe(recipe)
+    recipe = recipe.accepting_new_data()  # to train on the data of a recipe is to ask for them
     folder = RunFolder(out or Path("runs") / recipe.name)
     workers = options.workers
     _check_standard_input(recipe, workers)
@@ -123,7 +130,7 @@ def _start(recipe: Recipe, out: Path | str | None, options: _Options) -> Iterato
         yield from _train(recipe, folder, options)
 
 
-def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Event]:
+def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
     workers = options.workers
     device = workers.device(choose_device(recipe.training.device))
@@ -134,6 +141,9 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
     else:
         folder.check_new(folder.path)
         check_files(recipe)
+    if resume and not options.accept_new_data:
+        check_unchanged(recipe, folder.path)
+    data_files = record_data_files(recipe)
     row_errors: Counter[str] = Counter()
     validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
@@ -153,28 +163,31 @@ def _train(recipe: Recipe, folder: RunFolder, options: _Options) -> Iterator[Eve
         initialize(model, start)
         initialize_languages(model, prepared.tokenizers, recipe.tokenizer.new_languages)
     base = prepare_weights(model, recipe, folder if resume else None)
-    fitted: Fitted | None = None
-    if options.limit is not None:
-        recipe, fitted = fit_recipe(recipe, model, prepared, validation_pairs, device, options.limit)
+    fitted: FittedRun | None = None
+    if options.fit is not None:
+        fitted = options.fit(NewRun(recipe, model, prepared, validation_pairs, device))
+        recipe = fitted.recipe
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
     begin = prepared.tokenizers.frame.begin
     context = TrainingContext(recipe.training, recipe.seed, device, workers, begin)
-    trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation)
-    if options.limit is not None and fitted is not None:
-        trainer.deadline = options.limit.end - fitted.closing_seconds
+    deadline = math.inf if fitted is None else fitted.deadline
+    trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation, deadline=deadline)
     if resume:
         trainer.restore()
         if workers.is_main:
             comments = leading_comments(folder.recipe.read_text("utf-8"))
             save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
+            if options.accept_new_data or DataRecord.load(folder.path) is None:
+                data_files.save(folder.path)
+                prepared.add_fingerprints(folder.path)
     else:
-        _create_folder(trainer, recipe, prepared, base)
+        _create_folder(trainer, recipe, prepared, base, data_files)
     if workers.is_main:
         folder.truncate_log(trainer.progress.step)
         workers.record_run(str(folder.path.resolve()))
         workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
-    events = _events(trainer, recipe, prepared, dropped, fitted)
+    events = _events(trainer, recipe, prepared, dropped, None if fitted is None else fitted.event)
     yield from _logged(Diagnostics(recipe, prepared.data).watch(events), trainer)
 
 
@@ -294,32 +307,31 @@ def _dropped(recipe: Recipe, counters: Iterable[Counter[int]]) -> dict[str, int]
     return dropped
 
 
-def _create_folder(trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, base: Tensors) -> None:
+def _create_folder(
+    trainer: Trainer, recipe: Recipe, prepared: PreparedCorpus, base: Tensors, data_files: DataRecord
+) -> None:
     """Create the run folder; it can be loaded and resumed from the beginning.
 
     ``base``: the weights that adapters are trained on, if any are.
     """
-    final = trainer.folder
 
     def fill(temporary: RunFolder) -> None:
         data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
         save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
         prepared.save(temporary.path)
-        status = TrainingStatus(final.path, trainer.delivered)
+        data_files.save(temporary.path)
+        write_examples(temporary.path, example_sources(recipe))
+        status = TrainingStatus(trainer.folder.path, trainer.delivered)
         save_text(temporary.card, model_card(recipe, prepared.tokenizers, status))
         write_base(temporary, base)
-        trainer.folder = temporary
-        trainer.save()
+        trainer.save(to=temporary)
 
-    try:
-        RunFolder.create(final.path, fill)
-    finally:
-        trainer.folder = final
+    RunFolder.create(trainer.folder.path, fill)
 
 
 def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
     """The recipe of the run that is resumed, with the `CHANGEABLE` settings of the given one; others must agree."""
-    saved = load_recipe(folder.check().recipe)
+    saved = load_recipe(folder.check().recipe).accepting_new_data()  # `check_unchanged` compares them
     folder.check_no_links()
     changed = recipe.training.model_dump(include=set(CHANGEABLE))
     resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed)})

@@ -25,17 +25,14 @@ from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
-from weft.training.cuda_graph_update import CudaGraphUpdate, can_capture
 from weft.training.distributed import full_tensor
 from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
-from weft.training.fine_tuning import write_delivered
 from weft.training.forcing import sampling_probability
 from weft.training.interruption import SignalHold
-from weft.training.optimizer_state import optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
+from weft.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.progress import Progress
 from weft.training.schedules import make_schedule
-from weft.training.threaded_update import make_update
-from weft.training.update import PendingUpdate, TrainingContext, Update, make_optimizer
+from weft.training.update import PendingUpdate, TrainingContext, make_update
 from weft.training.validation import Validate, Validator
 
 MAX_CONSECUTIVE_SKIPS = 5
@@ -53,7 +50,9 @@ class Trainer:
         *,
         folder: RunFolder,
         validate: Validate | None = None,
+        deadline: float = math.inf,
     ) -> None:
+        """``deadline``: the time (`time.monotonic`) after which no update is started."""
         self.data = data
         self.context = context
         self.settings = context.settings
@@ -79,17 +78,11 @@ class Trainer:
         """Of the last checkpoint."""
         self.save_seconds = 0.0
         """How long it took to write."""
-        self.deadline = math.inf
-        """The time (`time.monotonic`) after which no update is started."""
+        self.deadline = deadline
         self.consecutive_skips = 0
         self.last_report_time = 0.0
-        self.update = self._make_update()
+        self.update = make_update(self.model, self.optimizer, context, data.corpus_size)
         torch.manual_seed(context.seed)
-
-    def _make_update(self) -> Update:
-        if self.workers.world_size == 1 and can_capture(self.model, self.settings, self.context.device):
-            return CudaGraphUpdate(self.model, self.optimizer, self.context, self.data.corpus_size)
-        return make_update(self.model, self.optimizer, self.context)
 
     def _shard(self) -> None:
         """Shard the weights and the optimizer state over the workers. Until then they stay off the GPU."""
@@ -124,30 +117,37 @@ class Trainer:
         if self.workers.is_main:
             self.folder.prune(self.progress.step, self.progress.best_steps)
 
-    def save(self) -> Saved:
+    def save(self, to: RunFolder | None = None) -> Saved:
         """Write a checkpoint and, as long as there is no validated one, model.safetensors.
 
         In the loop all workers must call this; before it, the main process writes what the others will read.
+        ``to``: another run folder than that of the run.
         """
-        progress, start_time = self.progress, time.monotonic()
+        folder, progress, start_time = to or self.folder, self.progress, time.monotonic()
         if self.workers.is_main or self.sharded:
             weights = self._full_weights()
             tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
         if self.workers.is_main:
             self._check_finite(weights)
             if not progress.best:
-                self._write_model(weights, progress.origin)
-            self.folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
-            self.folder.prune(progress.step, progress.best_steps)
+                self._write_model(weights, progress.origin, folder)
+            folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
+            folder.prune(progress.step, progress.best_steps)
         if self.in_loop:
             self.workers.barrier()
         self.saved_step = progress.step
         self.save_time = time.monotonic()
         self.save_seconds = self.save_time - start_time
-        return Saved(progress.step, str(self.folder.checkpoint_path(progress.step)))
+        return Saved(progress.step, str(folder.checkpoint_path(progress.step)))
 
-    def _write_model(self, weights: Tensors, origin: WeightsOrigin) -> None:
-        write_delivered(self.folder, self.model, self.settings, weights, origin)
+    def _write_model(self, weights: Tensors, origin: WeightsOrigin, folder: RunFolder) -> None:
+        """Write the weights to use: those of the model, or of the adapter that is trained."""
+        if self.settings.lora.rank:
+            from weft.runs.adapters import write_trained
+
+            write_trained(folder, self.model, self.settings.lora, weights, origin)
+        else:
+            folder.write_model(weights, origin)
 
     def _check_finite(self, weights: Tensors) -> None:
         """End the run, as it was last saved, if a weight is not finite: a high learning rate alone can cause that."""
@@ -361,7 +361,7 @@ class Trainer:
         if progress.step in progress.best_steps and self.workers.is_main:
             write_tensors(self._best_file(progress.step), weights)
             if is_best:
-                self._write_model(weights, progress.origin)
+                self._write_model(weights, progress.origin, self.folder)
         progress.validation_sample = scores.sample
         counts = (scores.outputs, scores.ended_by_length, scores.sample)
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
@@ -386,7 +386,7 @@ class Trainer:
             self.delivered = WeightsOrigin("mean", tuple(sorted(steps)), scores.numbers)
         if self.workers.is_main:
             weights = mean if is_best else read_tensors(self._best_file(best[0].step)).tensors
-            self._write_model(weights, self.delivered)
+            self._write_model(weights, self.delivered, self.folder)
         averaged = tuple(sorted(steps))
         return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
 

@@ -1,15 +1,16 @@
 """One update of the weights: the mean loss of the step's batches, gradient clipping, one optimizer step.
 
-`PlainUpdate` works for any model on any device; the others must give the same result: `CudaGraphUpdate` replays the
-whole update as a CUDA graph, `ShardedUpdate` distributes weights, gradients and optimizer state over the workers,
-`ThreadedUpdate` divides the rows of a batch among the cores of a CPU. An update whose loss or gradient is not finite
-leaves the weights unchanged.
+`PlainUpdate` works for any model on any device. `make_update` gives it, or a faster one with the same result:
+`weft.fast.updating` replays the whole update as a CUDA graph, or divides the rows of a batch among the cores of a CPU.
+`weft.training.sharded_update` distributes weights, gradients and optimizer state over several processes. An update
+whose loss or gradient is not finite leaves the weights unchanged.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,16 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
-from weft.data.store.token_store import Batch
-from weft.models.device import allow_tf32
+from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model
+from weft.models.recurrent import has_recurrence
 from weft.recipe import TrainingSettings
+from weft.runtime.replaceable import replaceable
+from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
-from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, is_sharded, seed_rng
-from weft.training.eager_optimizers import eager_optimizer
+from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
 from weft.training.loss import Loss, batch_loss
-from weft.training.parameter_groups import group_rate, parameter_groups
-from weft.training.precision import autocast, resolve_precision
+from weft.training.optimizer import Rate, group_rate
 
 CPU = torch.device("cpu")
 
@@ -82,25 +83,18 @@ class Update(Protocol):
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult: ...
 
 
-def make_optimizer(model: Model, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimizer of a recipe: fused, and on a GPU capturable in a CUDA graph."""
-    learning_rate, weight_decay = settings.learning_rate, settings.weight_decay
-    first = next(model.parameters())
-    parameters = parameter_groups(model, settings)
-    if settings.optimizer == "sgd":
-        fused = not is_sharded(first)  # PyTorch has no fused SGD for sharded parameters
-        return eager_optimizer(torch.optim.SGD)(
-            parameters, lr=learning_rate, momentum=settings.momentum, weight_decay=weight_decay, fused=fused
-        )
-    optimizer = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return eager_optimizer(optimizer)(
-        parameters,
-        lr=learning_rate,
-        betas=(settings.beta1, settings.beta2),
-        weight_decay=weight_decay,
-        fused=True,
-        capturable=first.is_cuda,
-    )
+def resolve_precision(model: Model, settings: TrainingSettings, device: torch.device) -> str:
+    """The precision of a run; ``auto``: fp32 on a CPU; on a GPU, tf32 for recurrent models, else bf16."""
+    if settings.precision != "auto":
+        return settings.precision
+    if device.type != "cuda":
+        return "fp32"
+    return "tf32" if has_recurrence(model) else "bf16"
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """The context for forward passes and losses: automatic mixed precision if ``precision`` is bf16."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling_probability: float) -> Loss:
@@ -141,11 +135,10 @@ class PlainUpdate:
         self.run_missing_batches(batches, sampling_probability)
         self._seed_batch(batches.step, self.settings.accumulate)
         self.reduce(likelihood)
-        norm = full_tensor(nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf))
+        norm = full_tensor(self.clip_gradients())
         statistics = UpdateStatistics(*torch.stack([likelihood / batches.target_tokens, norm]).tolist())
         if statistics.is_finite:
-            for group in self.optimizer.param_groups:
-                group["lr"] = group_rate(group, learning_rate)
+            self.set_learning_rate(learning_rate)
             self.optimizer.step()
         return statistics
 
@@ -163,6 +156,14 @@ class PlainUpdate:
         (loss.smoothed / target_tokens).backward()
         return loss.negative_log_likelihood
 
+    def clip_gradients(self) -> Tensor:
+        """Scale the gradients down to a norm of at most training.clip; returns the norm before."""
+        return nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip or math.inf)
+
+    def set_learning_rate(self, learning_rate: Rate) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = group_rate(group, learning_rate)
+
     def loss(self, batch: Batch, sampling_probability: float) -> Loss:
         """The loss of a batch in the precision of the run."""
         with autocast(self.precision, self.context.device):
@@ -177,3 +178,19 @@ class PlainUpdate:
     def reduce(self, likelihood: Tensor) -> None:
         """Sum the gradients and the likelihood over all workers."""
         self.workers.all_reduce_gradients(self.model.parameters(), likelihood)
+
+
+@replaceable
+def make_update(
+    model: Model, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
+) -> Update:
+    """The update of a run whose weights are not sharded. ``corpus_size``: bounds the shapes of its batches."""
+    return PlainUpdate(model, optimizer, context)
+
+
+@replaceable
+def decide_compilation(
+    settings: TrainingSettings, model: Model, device: torch.device, seconds: float
+) -> TrainingSettings:
+    """The settings of a run of at most ``seconds`` with training.compile decided; a plain update compiles nothing."""
+    return settings

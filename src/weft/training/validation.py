@@ -6,25 +6,26 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable
+from itertools import compress
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
 
-from weft.activity import activity
 from weft.data.pairs import Pair
-from weft.data.store.encode import encode_pairs
-from weft.data.store.token_store import PairStore, length_sorted_batches
-from weft.errors import DataError
+from weft.data.preparation import PreparedCorpus, has_corpus, read_corpus
+from weft.data.store.token_store import PairStore, encode_pairs, length_sorted_batches
+from weft.errors import DataError, plural, warn
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
-from weft.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.recipe import Recipe
 from weft.runs.copying import sentence_ids
 from weft.runs.weights import Tensors, load_weights, model_tensors
+from weft.runtime.activity import activity
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
+from weft.translation.inputs import is_within, max_tokens
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
@@ -117,9 +118,19 @@ class RecipeValidation:
         if not len(self.encoded):
             setting = "data.holdout.valid" if recipe.data.holdout.valid else "data.valid"
             raise DataError(f"{setting}: no pair is left to validate on")
-        items = GROUPINGS[recipe.evaluation.references](pairs)
+        items = self._translatable(GROUPINGS[recipe.evaluation.references](pairs))
         self.items = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
         self.sample = len(self.items.sources), len(items.sources)
+
+    def _translatable(self, items: EvaluationItems) -> EvaluationItems:
+        """The items without sources that are too long to be translated, which a warning counts."""
+        limit, tokenizers = max_tokens(self.recipe.data.max_length), self.prepared.tokenizers
+        kept = [self.metric == "loss" or is_within(limit, tokenizers, source=source) for source in items.sources]
+        if all(kept):
+            return items
+        count = plural(kept.count(False), "source")
+        warn(f"data.valid: {count} of more than {limit:,} tokens, too long to be translated: left out of {self.metric}")
+        return EvaluationItems(list(compress(items.sources, kept)), list(compress(items.references, kept)))
 
     def __call__(self, model: Model) -> ValidationScores:
         loss, per_token = self.loss(model)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from weft.errors import CheckpointError, TrainingError
-from weft.files import part_folder
 from weft.runs.layout import RunFolder
+from weft.runs.locks import part_folder
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """Errors that only writing has: no space, quota, size limit, read-only file system."""

@@ -1,23 +1,24 @@
 """Texts and pairs as users give them: lists, tuples, generators, columns of a table; all else is an error.
 
 A text where several are expected would be read letter by letter, and a missing value of a table is a float: both are
-refused here, with the name of the argument and what was given. A `TranslationRequest` holds what was checked.
+refused here, with the name of the argument and what was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.errors import ColumnCountError, DataError, InputTooLongError, SearchError, plural
-from weft.recipe.search import SearchSettings
-from weft.search.interface import TRACED_CANDIDATES
+from weft.text import specials
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
-    from weft.search.loop import StepObserver
+    from weft.data.store.token_store import PairStore
     from weft.text.id_rows import IdRows
+    from weft.text.tokenizer import Tokenizers
 
 MAX_SOURCE_TOKENS = 10_000
 """The longest source that is translated; more where the model was trained on longer ones (data.max_length)."""
@@ -53,6 +54,25 @@ def as_texts(value: Any, name: str) -> list[str]:
         if not isinstance(text, str):
             as_text(text, f"{name}[{index}]")
     return texts
+
+
+def encode_prefixes(
+    prefix: str | Sequence[str], sources: Sequence[str], encode: Callable[[str, str], list[int]]
+) -> list[list[int]]:
+    """The ids that each output begins with: of one text for all sources, or of a text for each.
+
+    ``encode``: the ids of a target of a source.
+    """
+    texts = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
+    if len(texts) != len(sources):
+        raise SearchError(f"prefix: {len(texts)} were given for {len(sources)} sources; give one for each")
+    prefixes = [encode(text, source) if text else [] for text, source in zip(texts, sources, strict=True)]
+    for text, ids in zip(texts, prefixes, strict=True):
+        if specials.UNKNOWN in ids:
+            raise SearchError(
+                f"search.prefix: {text!r} has symbols that are not in this model's vocabulary; leave them out"
+            )
+    return prefixes
 
 
 def as_source(value: Any, name: str, *, columns: int = 1) -> str:
@@ -108,50 +128,42 @@ def as_count(value: Any, name: str) -> int:
     return int(number)
 
 
+def max_tokens(training_limit: int) -> int:
+    """The tokens of the longest text that is translated or scored; ``training_limit``: data.max_length of the run."""
+    return max(MAX_SOURCE_TOKENS, 10 * training_limit)
+
+
+def is_within(limit: int, tokenizers: Tokenizers, *, source: str = "", target: str = "") -> bool:
+    """Whether texts have at most ``limit`` tokens each, with those around them."""
+    if 10 * max(len(source), len(target)) < limit:  # so few characters never have as many tokens
+        return True
+    frame = tokenizers.frame
+    sides = frame.source(tokenizers.source.encode(source)), frame.target(tokenizers.target.encode(target))
+    return max(map(len, sides)) <= limit
+
+
+def checked_pairs(pairs: PairStore, *, training_limit: int) -> PairStore:
+    """Pairs to score, none of them far longer than all that the model was trained on, as in `check_lengths`."""
+    limit = max_tokens(training_limit)
+    for side, store in (("source", pairs.source), ("target", pairs.target)):
+        longest = int(np.diff(store.offsets).max(initial=0))
+        if longest > limit:
+            raise InputTooLongError(
+                f"a {side} of {longest:,} tokens; at most {limit:,} are scored (10,000, or 10 times data.max_length); "
+                "split it"
+            )
+    return pairs
+
+
 def check_lengths(encoded: IdRows, *, training_limit: int) -> None:
     """Refuse sources that are far longer than all that the model was trained on: they take time and memory.
 
     ``training_limit``: data.max_length of the run.
     """
-    limit = max(MAX_SOURCE_TOKENS, 10 * training_limit)
+    limit = max_tokens(training_limit)
     longest = int(encoded.lengths_B.max(initial=0))
     if longest > limit:
         raise InputTooLongError(
             f"a source of {longest:,} tokens; at most {limit:,} are translated (10,000, or 10 times "
             "data.max_length); split it"
         )
-
-
-OBSERVED_CANDIDATES = 100
-"""Candidates of a step of greedy search or sampling that an observer sees."""
-
-
-def traced_candidates(observer: StepObserver | None) -> int:
-    """Candidates of a step of greedy search or sampling that a trace contains."""
-    return TRACED_CANDIDATES if observer is None else OBSERVED_CANDIDATES
-
-
-@dataclass(frozen=True)
-class TranslationRequest:
-    """Sources to translate, checked. `Translator.request` makes one, `Translator.search` carries it out."""
-
-    sources: Sequence[str]
-    settings: SearchSettings
-    prefixes: Sequence[Sequence[int]] = ()
-    """For each source, the ids that its outputs must begin with; empty: none."""
-    n_best: int = 1
-    return_attention: bool = True
-    return_trace: bool = False
-    observer: StepObserver | None = None
-    """Sees every step of the search; its sentences are the sources of this request, without those that are empty."""
-
-    def parts(self, size: int) -> Iterator[TranslationRequest]:
-        """The same request in parts of at most ``size`` sources."""
-        for start in range(0, len(self.sources), size):
-            part = slice(start, start + size)
-            yield replace(self, sources=self.sources[part], prefixes=self.prefixes[part])
-
-    @property
-    def traced_candidates(self) -> int:
-        """See `weft.search.interface.SearchRequest`."""
-        return traced_candidates(self.observer)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from weft.errors import SearchError
-from weft.models.edited import unedited
-from weft.models.ensemble import Ensemble
+from weft.models.architecture import architecture_of
 from weft.models.interface import HasCopyProbabilities, Model
-from weft.models.prefix_lm import PrefixLM
 from weft.ragged import Ragged
 from weft.text import specials
-from weft.translation.languages import in_languages
-from weft.translation.postprocessing import NO_TOKEN
 from weft.translation.results import CopiedTokens, HeadAttention, Translation, WordAttention
+from weft.translation.text_processor import NO_TOKEN
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
@@ -47,7 +43,8 @@ def attention_heads(
 
     ``begin``: what the decoder reads first.
     """
-    if isinstance(model, Ensemble):
+    described = architecture_of(model)
+    if described.members:
         raise SearchError("this is an ensemble: it has no heads of its own; inspect its members one by one")
     with torch.no_grad():
         inputs = Ragged.of([target_tokens.ids], device).shifted(begin.ids[0])
@@ -58,7 +55,7 @@ def attention_heads(
         "encoder": source,
         "cross": source,
         "copy": source,
-        "decoder": [*source, *history] if isinstance(unedited(model), PrefixLM) else history,
+        "decoder": [*source, *history] if described.kind == "prefix_lm" else history,
         "history": [NO_TOKEN, *history[:-1]],
     }
     return [
@@ -66,7 +63,7 @@ def attention_heads(
             "decoder" if record.kind == "history" else record.kind,
             record.layer + 1,
             head + 1,
-            weights_TS.cpu().numpy().astype(np.float64),
+            weights_TS.double().cpu().numpy(),
             keys[record.kind],
             source if record.kind == "encoder" else target,
         )
@@ -79,12 +76,13 @@ def heads_of_pair(
     translator: Translator, source: str, target: str | None, search: Mapping[str, Any]
 ) -> list[HeadAttention]:
     """The heads for a source and a target, or for the translation that a search finds."""
-    translator, search = in_languages(translator, search)
+    translator, search = translator.in_languages(search)
     frame, end = translator.tokenizers.frame, [specials.END]
     has_source = translator.recipe.model.has_source
     if target is not None:
         target_ids = [*translator.encode_target(target, source), *end]
     elif has_source:
+        _check_not_empty(source)
         result = translator.translate(source, return_attention=False, **search)
         target_ids = [*result.ids, *(end if result.ended == "end" else [])]
     else:
@@ -97,6 +95,12 @@ def heads_of_pair(
     target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
     begin = NamedTokens([frame.begin], tokenizers.target.tokens([frame.begin]))
     return attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+
+
+def _check_not_empty(source: str) -> None:
+    """Refuse a source without text: it is not searched, so it has no translation that attends to it."""
+    if not source.strip():
+        raise SearchError("the text to translate is empty: there is no attention to show")
 
 
 def copied_tokens(
@@ -118,8 +122,9 @@ def attention_over_words(
     """A translation, or the given target, and its attention over words."""
     from weft.data.pairs import Pair
 
-    translator, settings = in_languages(run, dict(search))
+    translator, settings = run.in_languages(search)
     if target is None:
+        _check_not_empty(source)
         result = translator.translate(source, **settings)
     else:
         [result] = translator.force_decode([Pair(source, target)])

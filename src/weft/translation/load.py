@@ -12,6 +12,7 @@ from weft.errors import SearchError, option
 from weft.models.device import choose_device
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
+from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
@@ -46,7 +47,7 @@ def load(
     """
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
-    torch_device = choose_device(device)
+    torch_device = choose_device(device, given=option("device", device))
     if model is not None:
         engine = "torch"
     runs = [load_run(path, model=model, adapter=adapter, meanwhile=_import_translator), *map(load_run, more)]
@@ -63,9 +64,7 @@ def load(
     if precision == "bf16":
         model = model.to(torch_device, torch.bfloat16)
     elif precision == "int8" and engine != "ctranslate2":  # CTranslate2 quantizes the weights itself
-        from weft.models.quantization import quantize
-
-        model = quantize(model)
+        model = to_int8(model)
     first = runs[0]
     torch_engine = TorchEngine(
         model, first.tokenizers.target, device=torch_device, precision=precision, seed=first.recipe.seed
@@ -80,6 +79,12 @@ def load(
     )
     translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
     return translator
+
+
+@replaceable
+def to_int8(model: Model) -> Model:
+    """The model with eight-bit products: in `weft.fast` alone."""
+    raise SearchError(f"{option('precision', 'int8')}: needs weft.fast, which is switched off; use fp32")
 
 
 def _import_translator() -> None:

@@ -1,12 +1,15 @@
 """One file translated in parts by an array of jobs, and merged.
 
-    Part 3 of 8       the third of eight sequences of consecutive blocks of lines, as equally many as possible
+    Part 3 of 8       the third of eight sequences of consecutive lines, about equally many
     OUT.3-of-8        its output, written like any other (`weft.translation.resumable_output`)
     OUT.3-of-8.json   its record: which lines it has, of how many, made by what, and a checksum
     OUT               all of them in their order
 
-A block is what a whole translation searches together: so the merged output is the same, byte for byte, in however many
-parts it was made. The record is written before the output gets its name, so that an output with a record is complete.
+Parts consist of whole blocks of lines, which a whole translation searches together: so the merged output is the same,
+byte for byte, in however many parts it was made. If a file has too few blocks for parts of about equal size, it is
+divided between any two lines; rounding may then decide differently between outputs that are equally good.
+
+The record is written before the output gets its name, so that an output with a record is complete.
 Merging checks that no part is missing, that all are of one source and were made with the same options, and that every
 byte is as it was written.
 """
@@ -17,6 +20,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,6 +28,8 @@ from weft.errors import DataError, plural
 from weft.files import read_json, replacing, save_text
 
 MAX_PARTS = 100_000
+MAX_IMBALANCE = 1.25
+"""How many times the mean number of lines a part may have."""
 BLOCK_BYTES = 1 << 20
 
 
@@ -42,11 +48,19 @@ class Part(NamedTuple):
             raise DataError(f"--part {text}: expected I/N with I from 1 to N, for example 1/8")
         return cls(number, count)
 
-    def lines(self, blocks: Sequence[int]) -> range:
-        """Which lines it has, counted from 0; ``blocks``: the number of lines of each block of the source."""
-        first, end = len(blocks) * (self.number - 1) // self.of, len(blocks) * self.number // self.of
-        start = sum(blocks[:first])
-        return range(start, start + sum(blocks[first:end]))
+    def lines(self, *divisions: Sequence[int]) -> range:
+        """Which lines it has, counted from 0.
+
+        ``divisions``: the number of lines of each block of the source, for each size of blocks, the largest first. The
+        first division into parts of about equal size is taken; if there is none, lines are.
+        """
+        total = sum(divisions[0])
+        for blocks in divisions:
+            starts = list(accumulate(blocks, initial=0))
+            bounds = [starts[len(blocks) * part // self.of] for part in range(self.of + 1)]
+            if max(end - start for start, end in pairwise(bounds)) * self.of <= MAX_IMBALANCE * total:
+                return range(bounds[self.number - 1], bounds[self.number])
+        return range(total * (self.number - 1) // self.of, total * self.number // self.of)
 
     def path(self, output: Path) -> Path:
         """Where its output is written."""

@@ -99,7 +99,7 @@ class Translation:
         return f"<Translation {self.text!r}: score {self.score:.4f}, {len(self.tokens)} tokens{others}>"
 
     def _repr_html_(self) -> str:
-        from weft.translation.notebook import translation_html
+        from weft.pictures.notebook import translation_html
 
         return translation_html(self)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 import torch
 
@@ -27,8 +28,15 @@ Strategy = Callable[[StepModel, SearchRequest, SearchSettings], Sequence[list[Hy
 def search(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
     """The hypotheses of every sentence, best first, by the strategy that the settings name."""
     values = {**dict(settings), "banned": tuple(map(tuple, request.banned))}
-    strategy: Strategy = resolve(STRATEGIES, settings.kind)
+    strategy = strategy_named(settings.kind)
     return strategy(model, replace(request, constraints=make_constraints(values)), settings)
+
+
+@cache
+def strategy_named(kind: str) -> Strategy:
+    """The strategy of a ``search.kind``."""
+    strategy: Strategy = resolve(STRATEGIES, kind)
+    return strategy
 
 
 def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:

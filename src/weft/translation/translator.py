@@ -9,10 +9,9 @@ weft.Translator(my_model, tokenizers)       any model that has the methods of `w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,27 +19,26 @@ import numpy as np
 import torch
 
 from weft.errors import RecipeError, SearchError, option
+from weft.models.architecture import count_parameters
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
-from weft.runs.copying import sentence_ids
 from weft.runs.length_limits import LengthLimits
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizers
-from weft.translation.engines.interface import Engine, EngineRequest, completion_limit
-from weft.translation.engines.search_memory import fixed_batch_tokens
-from weft.translation.engines.torch import TorchEngine
+from weft.translation.engines.batch_sizes import fixed_batch_tokens
+from weft.translation.engines.interface import Engine, TranslationRequest, completion_limit
+from weft.translation.engines.torch import Execution, TorchEngine
 from weft.translation.inputs import (
-    TranslationRequest,
     as_count,
     as_pairs,
     as_source,
     as_sources,
     as_text,
     as_texts,
-    traced_candidates,
+    checked_pairs,
+    encode_prefixes,
 )
-from weft.translation.pipeline import overlaps, search_all, search_each
-from weft.translation.postprocessing import Postprocessor
+from weft.translation.pipeline import Pipeline, windows_of
 from weft.translation.results import (
     CopiedTokens,
     HeadAttention,
@@ -48,36 +46,20 @@ from weft.translation.results import (
     Translation,
     WordAttention,
 )
+from weft.translation.text_processor import TextProcessor
 from weft.translation.word_alignment import Sentence, framed_sentence
 
 if TYPE_CHECKING:
     from weft.attention.edits import AttentionEdits
     from weft.data.pairs import Pair
-    from weft.data.store.encode import SourceRole
-    from weft.data.store.token_store import PairStore
+    from weft.data.store.token_store import PairStore, SourceRole
     from weft.models.interface import Model
     from weft.search.loop import StepObserver
 
 SMALL_VOCABULARY = 1_000
-"""Models with fewer target tokens than this have `search.stop` = "outranked" unless it is set."""
-WINDOW_LINES = 4096
-"""Lines of a file that are sorted by length together: a window."""
-WINDOW_CHARACTERS = 2**19
-"""A window ends earlier if it has this many characters; an eighth of that if attention is returned."""
-GPU_WINDOWS = 4
-"""On a GPU, where batches are larger, a window is this many times as large."""
-
-
-def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:
-    """Consecutive lines that are sorted by length together; ``large``: on a GPU, where several windows are one."""
-    from weft.data.reading.lines import chunk_lines
-
-    characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
-    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
-    if not large:
-        return windows
-    groups = iter(lambda: list(islice(windows, GPU_WINDOWS)), [])
-    return (list(chain.from_iterable(group)) for group in groups)
+"""Models with fewer target tokens than this have `search.stop` = "outranked" in PyTorch, unless it is set."""
+LANGUAGES = ("source_language", "target_language")
+"""The search settings that name languages."""
 
 
 class Translator:
@@ -108,37 +90,58 @@ class Translator:
         """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
         run has learned."""
         self._last_settings: tuple[SearchSettings, str, SearchSettings] | None = None
-        self._sentence_ids = sentence_ids(self.recipe.model, tokenizers)
-        self.postprocessor = Postprocessor(
-            tokenizers, has_source=self.recipe.model.has_source, sentence_ids=self._sentence_ids
-        )
+        self.text = TextProcessor(tokenizers, self.recipe)
 
     def __repr__(self) -> str:
         name = repr(self.recipe.name) if self.folder is None else repr(str(self.folder))
-        parameters = sum(parameter.numel() for parameter in getattr(self.model, "parameters", list)())
+        parameters = count_parameters(self.model)
         return f"<weft.Translator {name}: {parameters:,} parameters, {self.device}, {self.engine.name}>"
 
     def _repr_html_(self) -> str:
-        from weft.translation.notebook import run_html
+        from weft.pictures.notebook import run_html
 
         return run_html(self)
 
     def with_edits(self, edits: AttentionEdits) -> Translator:
         """A translator of the same model whose attention is edited; for one source at a time. It shares all weights."""
-        from weft.translation.editing import edited_translator
+        if not edits:
+            return self
+        from weft.models.edited import edit_attention
 
-        return edited_translator(self, edits) if edits else self
+        model = edit_attention(self.model, edits)
+        engine = TorchEngine(model, self.tokenizers.target, device=self.device, seed=self.recipe.seed)
+        engine.execution = Execution(model, self.device)  # steps that are edited differ: they cannot be recorded
+        edited = copy(self)
+        edited.model, edited.engine = model, engine
+        return edited
 
     def with_languages(self, source: str | None = None, target: str | None = None) -> Translator:
         """A translator between other languages, of a model that has several. It shares all weights."""
-        from weft.translation.languages import translator_between
+        tokenizers = self.tokenizers.with_languages(source, target)
+        if tokenizers is self.tokenizers:
+            return self
+        other = copy(self)
+        other.tokenizers, other.text = tokenizers, TextProcessor(tokenizers, self.recipe)
+        return other
 
-        return translator_between(self, source, target)
+    def in_languages(self, search: Mapping[str, Any]) -> tuple[Translator, dict[str, Any]]:
+        """The translator between the languages among changes of search settings, and the other changes."""
+        languages = {name: search[name] for name in LANGUAGES if name in search}
+        others = {name: value for name, value in search.items() if name not in languages}
+        if not any(languages.values()):
+            return self, dict(search)
+        settings = self.search_settings(languages)
+        return self.with_languages(settings.source_language, settings.target_language), others
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Tokenization, search and postprocessing."""
+        return Pipeline(self.text, self.engine, self.device)
 
     @property
     def source_role(self) -> SourceRole:
         """The role of a source: a text to read, a prompt to continue, or none."""
-        return self.recipe.source_role
+        return self.text.source_role
 
     @property
     def source_columns(self) -> int:
@@ -167,9 +170,9 @@ class Translator:
 
     def _default_stop(self) -> str:
         # With few tokens, or with a gate, the end token is among the best extensions of most beams, and beams that
-        # count finished hypotheses stop at unlikely short ones.
-        few_tokens = self.tokenizers.target.size < SMALL_VOCABULARY
-        return "outranked" if few_tokens or self.recipe.model.copy else "finished"
+        # count finished hypotheses stop at unlikely short ones. CTranslate2, where it is required, has no other stop.
+        has_likely_ends = self.tokenizers.target.size < SMALL_VOCABULARY or self.recipe.model.copies
+        return "outranked" if has_likely_ends and self.engine.name != "ctranslate2" else "finished"
 
     @overload
     def translate(
@@ -231,16 +234,13 @@ class Translator:
         settings = self.search_settings(search)
         prefix = prefix or settings.prefix
         if not prefix:
-            return TranslationRequest(sources, settings)
-        prefixes = [prefix] * len(sources) if isinstance(prefix, str) else as_texts(prefix, "prefix")
-        if len(prefixes) != len(sources):
-            raise SearchError(f"prefix: {len(prefixes)} were given for {len(sources)} sources; give one for each")
-        ids = [self.encode_target(text, line) if text else [] for text, line in zip(prefixes, sources, strict=True)]
-        return TranslationRequest(sources, settings, ids)
+            return TranslationRequest(texts=sources, settings=settings, length_limits=self.length_limits)
+        prefixes = encode_prefixes(prefix, sources, self.encode_target)
+        return TranslationRequest(texts=sources, settings=settings, prefixes=prefixes, length_limits=self.length_limits)
 
     def search(self, request: TranslationRequest) -> list[Translation]:
         """Carry out a request whose arguments have been checked: the best output of each source."""
-        return search_all(self, request)
+        return self.pipeline.search_all(request)
 
     def translate_lines(
         self, lines: Iterable[str], *, n_best: int = 1, return_attention: bool = False, **search: Any
@@ -250,8 +250,8 @@ class Translator:
             as_texts(lines, "lines")  # raises
         lines = (as_text(line, "lines") for line in lines)
         n_best = as_count(n_best, "n_best")
-        windows = windows_of(lines, return_attention=return_attention, large=overlaps(self))
-        if not overlaps(self):
+        windows = windows_of(lines, return_attention=return_attention, large=self.pipeline.overlaps())
+        if not self.pipeline.overlaps():
             for window in windows:
                 yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
             return
@@ -259,7 +259,7 @@ class Translator:
             replace(self.request(window, **search), n_best=n_best, return_attention=return_attention)
             for window in windows
         )
-        for outcome in search_each(self, requests):
+        for outcome in self.pipeline.search_each(requests):
             if not isinstance(outcome, list):
                 raise outcome
             yield from outcome
@@ -287,21 +287,22 @@ class Translator:
         count, length = as_count(count, "count"), None if length is None else as_count(length, "length")
         settings = self.search_settings({"kind": "sample", **search})
         prompt = as_text(prompt, "prompt")
-        prefix = self.tokenizers.target.encode(prompt or settings.prefix)
+        prefix = self.tokenizers.target.encode(prompt)
+        if not prompt:
+            [prefix] = encode_prefixes(settings.prefix, [""], self.encode_target)
         longest = completion_limit(settings, self.length_limits, prefix=len(prefix), length=length)
         copies = count if settings.kind == "greedy" else 1  # greedy search finds only one
-        request = EngineRequest(
-            [[]],
-            [prefix],
-            settings.model_copy(update={"max_length": longest}),
+        request = TranslationRequest(
+            settings=settings.model_copy(update={"max_length": longest}),
+            sources=[[]],
+            prefixes=[prefix],
             n_best=count // copies,
             return_attention=self.recipe.model.attends,
             return_trace=return_trace,
             observer=observer,
-            traced_candidates=traced_candidates(observer),
         )
         [hypotheses] = self.engine.search(request)
-        return [self.postprocessor.translation(Sentence("", []), one) for one in hypotheses] * copies
+        return [self.text.translation(Sentence("", []), one) for one in hypotheses] * copies
 
     def sample(
         self, count: int = 1, *, prompt: str = "", length: int | None = None, seed: int | None = None, **search: Any
@@ -313,8 +314,7 @@ class Translator:
         """log p(target | source) of every pair, end token included."""
         from weft.translation.forced_decoding import token_log_probabilities
 
-        pairs = as_pairs(pairs)
-        start, encoded = self.tokenizers.frame.start, self._encode(pairs)
+        start, encoded = self.tokenizers.frame.start, self._encode(as_pairs(pairs))
         scores = token_log_probabilities(self.model, encoded, start=start, device=self.device)
         return [PairScore(float(row.sum(dtype=torch.float64)), row.tolist()) for row in scores]
 
@@ -331,7 +331,7 @@ class Translator:
         rows = np.split(encoded.source.values, encoded.source.offsets[1:-1])
         sources = [framed_sentence(pair.source, ids.tolist(), frame) for pair, ids in zip(pairs, rows, strict=True)]
         return [
-            self.postprocessor.translation(source, hypothesis, text=pair.target)
+            self.text.translation(source, hypothesis, text=pair.target)
             for pair, source, hypothesis in zip(pairs, sources, hypotheses, strict=True)
         ]
 
@@ -365,35 +365,26 @@ class Translator:
 
     def tokenizers_for(self, source: str) -> Tokenizers:
         """The tokenizers that read the ids of translations of a source: if the model copies, its tokens have some."""
-        return self.postprocessor.readable(Sentence(source, []))[0]
+        return self.text.readable(Sentence(source, []))[0]
 
     def encoded_source(self, source: str) -> tuple[Tokenizers, Sentence]:
         """A source with its ids as the model reads them, and the tokenizers that can read them."""
-        return self.postprocessor.readable(framed_sentence(source, self.source_ids(source), self.tokenizers.frame))
+        return self.text.readable(framed_sentence(source, self.source_ids(source), self.tokenizers.frame))
 
     def source_ids(self, source: str) -> list[int]:
         """The ids of a source as the model reads them."""
         return self.tokenizers.frame.source(self.encode_sources([source])[0])
 
     def _encode(self, pairs: Sequence[Pair]) -> PairStore:
-        from weft.data.store.encode import encode_pairs
+        from weft.data.store.token_store import encode_pairs
 
-        return encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self._sentence_ids)
+        encoded = encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self.text.sentence_ids)
+        return checked_pairs(encoded, training_limit=self.recipe.data.max_length)
 
     def encode_sources(self, sources: Sequence[str]) -> IdRows:
         """The ids of sources, without end tokens."""
-        encoded, own = IdRows(*self.tokenizers.source.encode_arrays(sources)), self._sentence_ids
-        if own is None:
-            return encoded
-        return IdRows.of([own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)])
-
-    def decoders(self, sentences: Iterable[Sentence]) -> list[Callable[[Sequence[int]], str]]:
-        """What decodes the outputs of each sentence; empty if the tokenizer decodes them all."""
-        if self._sentence_ids is None:
-            return []
-        return [partial(self.postprocessor.decode, Sentence(one.text, one.ids)) for one in sentences]
+        return self.text.encode_sources(sources)
 
     def encode_target(self, text: str, source: str) -> list[int]:
         """The ids of a target or its beginning, without an end token; of a copying model they depend on the source."""
-        ids = self.tokenizers.target.encode(text)
-        return ids if self._sentence_ids is None else self._sentence_ids.target(text, ids, source)
+        return self.text.encode_target(text, source)

@@ -10,10 +10,10 @@ import pytest
 from weft.data.batching.batches import Position
 from weft.data.batching.mixture import Part
 from weft.data.batching.streaming import WINDOW_BLOCKS, StreamedCorpus, StreamedPart
+from weft.data.preparation import prepare
 from weft.data.reading import blocks
 from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
-from weft.preparation import prepare
 from weft.recipe import make_recipe
 from weft.runs.weights import read_tensors
 from weft.training.events import Finished, Step

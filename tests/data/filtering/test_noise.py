@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.filtering.noise import Noise
-from weft.data.hashing import pair_hashes
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, pair_hashes
 
 TEXT = st.text(st.sampled_from(list("ab B.'\t\u00a0\u3000яЖ日é\u0301")), max_size=12)
 PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=8)

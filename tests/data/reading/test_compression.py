@@ -24,6 +24,7 @@ from weft.data.reading.corpora import TextPairs, read
 from weft.data.reading.lines import read_lines
 from weft.data.reading.pair_files import read_pairs, write_pairs
 from weft.errors import DataError
+from weft.runtime.activity import Activity, observing
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -179,6 +180,23 @@ class TestPipes:
         assert TextPairs((str(path),)).files() == [], "there is nothing of it to look at later"
         writer.join()
 
+    def test_waiting_for_a_program_that_writes_to_it_is_an_activity(self, tmp_path: Path) -> None:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+        waiting: list[str] = []
+
+        class Observer:
+            def begin(self, activity: Activity) -> None:
+                waiting.append(activity.what)
+                if len(waiting) == 1:
+                    threading.Thread(target=lambda: path.write_bytes(b"a\n")).start()
+
+            def end(self, activity: Activity) -> None: ...
+
+        with observing(Observer()), unpacking.open_decompressed(path) as file:
+            assert file.read() == b"a\n"
+        assert waiting == [f"waiting for a program that writes to {path}"]
+
     def test_a_full_disk_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Full(io.BytesIO):
             def write(self, data: object) -> int:
@@ -215,6 +233,8 @@ def test_a_pipe_without_end_is_refused(tmp_path, monkeypatch):
         monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1 << 20)
         with pytest.raises(DataError, match=r"^/dev/zero: a line of more than 1048576 bytes; is this a text file\?$"):
             unpacking.copy_bounded(endless(b"\0" * 4096), copy, "/dev/zero")
+        with pytest.raises(DataError, match=r"^/dev/urandom: is binary data, expected UTF-8 text$"):
+            unpacking.copy_bounded(endless(bytes(range(256)) * 16), copy, "/dev/urandom")
         monkeypatch.setattr(unpacking, "MIN_FREE_BYTES", 1 << 60)
         with pytest.raises(DataError, match=r"^<standard input>: 67,[0-9,]+ bytes and more leave less than .* TMPDIR$"):
             unpacking.copy_bounded(endless(b"a\tb\n" * 1024), copy, "-")

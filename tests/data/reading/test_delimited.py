@@ -59,15 +59,42 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "kind", "message"),
     [
-        ('"a', "csv", "column 1 has a quote that is never closed (1 line to the file's end)"),
-        ('a,"b\nc\nd', "csv", "column 2 has a quote that is never closed (3 lines to the file's end)"),
         ('"a"b,c', "csv", "column 1 continues after its closing quote: 'b,c'"),
+        ('"a,b\nc,d\ne,"f"\n', "csv", "column 1 continues after its closing quote 2 lines below: 'f\"'"),
         ("a", "columns", "1 column, but column 2 was requested"),
     ],
 )
 def test_csv_problems(tmp_path: Path, content: str, kind: str, message: str) -> None:
     path = write(tmp_path / "a.csv", f'"x\ny",z\n{content}')
     assert the_problem(table(path, 1, 2), 3) == (kind, message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('"a', "column 1 has a quote that is never closed (1 line to the file's end)"),
+        ('a,"b\nc\nd', "column 2 has a quote that is never closed (3 lines to the file's end)"),
+    ],
+)
+def test_a_quote_that_is_never_closed_is_an_error_of_the_file(tmp_path: Path, content: str, message: str) -> None:
+    """It takes all rows that follow, so it is not one bad row among others."""
+    path = write(tmp_path / "a.csv", f'"x\ny",z\n{content}')
+    assert failure(lambda: read(table(path, 1, 2), "skip")) == f"{path}:3: {message}"
+
+
+def test_the_line_with_which_spreadsheets_name_the_delimiter(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "\ufeffsep=;\r\nen;de\r\na;b\r\n")
+    assert rows(table(path, "en", "de", delimiter=";")) == [(3, Pair("a", "b"))]
+    assert failure(table(path, "en", "fr", delimiter=";")).startswith(f"{path}:2: no column 'fr'")
+    path = write(tmp_path / "b.csv", 'sep=xy,b\n"sep=","c"\n')
+    assert [pair for _, pair in rows(table(path, 1, 2))] == [Pair("sep=xy", "b"), Pair("sep=", "c")]
+
+
+def test_names_without_what_surrounds_them(tmp_path: Path) -> None:
+    """White space, byte order marks of pasted files, blank lines before the header."""
+    path = write(tmp_path / "a.csv", '\n,\nen, "de" , \ufefffr\n1,2,3\n'.replace('"', ""))
+    assert rows(table(path, "de", "fr")) == [(4, Pair("2", "3"))]
+    assert failure(table(path, "en", "es")).startswith(f"{path}:3: no column 'es'")
 
 
 def test_odd_csv_that_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,19 @@ from weft.data.reading.corpora import read
 @pytest.mark.parametrize(
     ("line", "kind", "message"),
     [
-        ("{", "json", "not valid JSON (column 2: Expecting property name enclosed in double quotes)"),
+        ("{x", "json", "not valid JSON (column 2: Expecting property name enclosed in double quotes)"),
+        (
+            " {",
+            "json",
+            "an object over several lines, expected a JSON object ({…}) in each line; `jq -c '.'` converts it",
+        ),
+        (
+            '[{"a": 1}, {}]',
+            "json",
+            "is a list, expected a JSON object ({…}) in each line; `jq -c '.[]'` converts it",
+        ),
+        ('[{"a": 1}, 2]', "json", "is a list, expected a JSON object ({…}) in each line"),
+        ("[]", "json", "is a list, expected a JSON object ({…}) in each line"),
         (
             "[",
             "json",

@@ -127,7 +127,7 @@ def test_features_as_tags(tmp_path, features, written):
         ("a\tN;;V\tb", "column 2, 'N;;V', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tN;\tb", "column 2, 'N;', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tN; V\tb", "column 2, 'N; V', is not a list of features such as 'N;ACC(PL)'"),
-        ("a\t<N>\tb", "column 2, '<N>', is not a list of features such as 'N;ACC(PL)'"),
+        ("a\t<N\tb", "column 2, '<N', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tACC(PL\tb", "column 2, 'ACC(PL', is not a list of features such as 'N;ACC(PL)'"),
         ("a\tACC)(\tb", "column 2, 'ACC)(', is not a list of features such as 'N;ACC(PL)'"),
         ("a\t" + "( " * 30 + "\tb", f"column 2, '{'( ' * 20}…', is not a list of features such as 'N;ACC(PL)'"),

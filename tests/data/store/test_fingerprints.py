@@ -126,3 +126,15 @@ def test_which_sources_are_known() -> None:
     sampled = collected(PAIRS, max_pairs=100)
     known = sampled.known_sources(PAIRS)
     assert known.count(True) == sampled.overlap(PAIRS).sources and known.count(None) == 1000 - known.count(True)
+
+
+def test_those_of_two_corpora() -> None:
+    """A run that went on with other data was trained on both."""
+    both = collected(PAIRS[:600]).merged(collected(PAIRS[400:]))
+    assert both.values.tolist() == collected(PAIRS).values.tolist()
+    whole, sampled = collected(PAIRS[:600]), collected(PAIRS[400:], max_pairs=100)
+    for merged in (whole.merged(sampled), sampled.merged(whole)):
+        known = merged.known_sources(PAIRS)
+        assert merged.hash_bits == sampled.hash_bits > 0 and True in known and False not in known
+    other = collected(PAIRS[:10], length_divisor=2)
+    assert whole.merged(other) is other

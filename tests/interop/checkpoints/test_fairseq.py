@@ -138,6 +138,34 @@ def test_refused_options(tmp_path: Path, changes: dict[str, Any], message: str) 
     assert "\n" not in str(error.value) and "checkpoint_best.pt: " in str(error.value)
 
 
+CHANGING = {
+    "adaptive_input": (False, True),
+    "base_layers": (0, 1),
+    "char_inputs": (False, True),
+    "cross_self_attention": (False, True),
+    "no_cross_attention": (False, True),
+    "no_decoder_final_norm": (False, True),
+    "encoder_layers_to_keep": (None, "0,1"),
+    "decoder_layers_to_keep": (None, "0,1"),
+    "residuals": (False, True),
+}
+"""Options that would change the model: their default, and another value."""
+
+
+def test_options_at_their_default_are_accepted(tmp_path: Path) -> None:
+    defaults: dict[str, Any] = {name: default for name, (default, _) in CHANGING.items()}
+    content = toolkit_checkpoints.fairseq(Transformer(toolkit_models.FAIRSEQ), **defaults)
+    assert read(content, tmp_path).conversion.rows == (23, 19)
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_options_that_would_change_the_model_are_refused(tmp_path: Path, name: str) -> None:
+    _, other = CHANGING[name]
+    content = toolkit_checkpoints.fairseq(Transformer(toolkit_models.FAIRSEQ), **{name: other})
+    with pytest.raises(WeftError, match=f"checkpoint_best.pt: {name}: {other!r} is not imported; weft imports models"):
+        read(content, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -153,6 +181,20 @@ def test_refused_tensors(tmp_path: Path, name: str, message: str) -> None:
     content = toolkit_checkpoints.fairseq(Recurrent(toolkit_recurrent_models.FAIRSEQ), **LSTM)
     content["model"][name] = torch.zeros(2, 2)
     with pytest.raises(WeftError, match=message):
+        read(content, tmp_path)
+
+
+def test_damaged_tensors(tmp_path: Path) -> None:
+    """Something among the tensors that is none, and a joined projection of too few rows."""
+    content = toolkit_checkpoints.fairseq(Transformer(toolkit_models.FAIRSEQ))
+    content["model"]["encoder.layers.0.self_attn.in_proj_weight"] = "text"
+    with pytest.raises(WeftError, match=r"checkpoint_best.pt: damaged: its model is not a dictionary of tensors"):
+        read(content, tmp_path)
+    content = toolkit_checkpoints.fairseq(Transformer(toolkit_models.FAIRSEQ))
+    own = "encoder.layers.0.self_attn."
+    content["model"] = {name: tensor for name, tensor in content["model"].items() if not name.startswith(own)}
+    content["model"] |= {f"{own}in_proj_weight": torch.zeros(2, 12)}
+    with pytest.raises(WeftError, match=r"tensor 'encoder.layers.0.self_attn.q_proj.weight' is \(1, 12\), but the opt"):
         read(content, tmp_path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fixtures import toolkit_checkpoints, toolkit_models, toolkit_recurrent_models
@@ -89,6 +90,17 @@ def test_vocabularies_begin_with_special_tokens(tmp_path: Path) -> None:
     assert model.vocabularies[0].texts == "tokens separated by spaces"
 
 
+def test_special_tokens_of_other_names(tmp_path: Path) -> None:
+    """And one that separates a prompt from a text."""
+    original, settings = Transformer(toolkit_models.JOEY, BASE), {"encoder": JOEY_STACK, "decoder": JOEY_STACK}
+    symbols = {"unk_token": "<u>", "sep_token": "<sep>", "eos_token": "<e>"}
+    path = toolkit_checkpoints.save_joey(tmp_path, original, settings, {"special_symbols": symbols})
+    (tmp_path / "src_vocab.txt").write_text("a\nb\n", "utf-8")
+    tokens = joeynmt.read(load_checkpoint(path), path, ImportOptions()).vocabularies[0]
+    assert tokens.names == ("<u>", "<pad>", "<s>", "<e>", "<sep>", "a", "b")
+    assert (tokens.special.unknown, tokens.special.begin, tokens.special.end) == ("<u>", "<s>", "<e>")
+
+
 def test_levels(tmp_path: Path) -> None:
     """Characters; pieces of a SentencePiece model, if it lies beside the checkpoint."""
     (tmp_path / "sp.model").write_bytes(b"x")
@@ -156,3 +168,15 @@ def test_no_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").unlink()
     with pytest.raises(WeftError, match=r"config.yaml: missing; a checkpoint of Joey NMT needs the config.yaml of its"):
         joeynmt.read(load_checkpoint(path), path, ImportOptions())
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_tensors_without_a_place_are_refused(tmp_path: Path, kind: str) -> None:
+    if kind == "transformer":
+        original: Any = Transformer(toolkit_models.JOEY, BASE)
+        settings = {"encoder": JOEY_STACK, "decoder": JOEY_STACK}
+    else:
+        original, settings = Recurrent(toolkit_recurrent_models.JOEY, GRU), recurrent()
+    original.parameters["decoder.adapter.weight"] = np.zeros((2, 2), np.float32)
+    with pytest.raises(WeftError, match=r"tensor 'decoder.adapter.weight' has no place in the model of its options"):
+        read(tmp_path, original, settings)

@@ -106,6 +106,38 @@ def test_alignment_heads(tmp_path: Path) -> None:
     assert model.conversion.model["decoder"]["alignment_heads"] == [[1, 0], [1, 1]]
 
 
+def test_zeros_that_mean_all_heads(tmp_path: Path) -> None:
+    changes = {"lambda_align": 0.05, "alignment_layer": 0, "alignment_heads": 0, "num_kv": 0}
+    model = read(toolkit_checkpoints.opennmt(Transformer(toolkit_models.OPENNMT, BASE), **changes), tmp_path)
+    decoder = model.conversion.model["decoder"]
+    assert decoder["alignment_heads"] == [[0, head] for head in range(decoder["heads"])]
+    assert decoder["key_value_heads"] == 0
+
+
+PIECES = {"src_subword_model": "/elsewhere/src.spm", "tgt_subword_model": "tgt.spm"}
+
+
+@pytest.mark.parametrize(
+    ("options", "files", "pieces"),
+    [
+        ({"transforms": ["sentencepiece"], **PIECES}, ("src.spm", "tgt.spm"), ("src.spm", "tgt.spm")),
+        ({"transforms": ["sentencepiece"], **PIECES, "tgt_subword_model": ""}, ("src.spm",), ("src.spm", "src.spm")),
+        ({"transforms": ["sentencepiece"], **PIECES}, ("tgt.spm",), (None, "tgt.spm")),
+        ({"transforms": ["bpe"], **PIECES}, ("src.spm", "tgt.spm"), (None, None)),
+        ({"transforms": None, **PIECES}, ("src.spm", "tgt.spm"), (None, None)),
+    ],
+)
+def test_pieces(
+    tmp_path: Path, options: dict[str, Any], files: tuple[str, ...], pieces: tuple[str | None, ...]
+) -> None:
+    """SentencePiece models beside the checkpoint, wherever they were in training."""
+    for name in files:
+        (tmp_path / name).touch()
+    model = read(toolkit_checkpoints.opennmt(Transformer(toolkit_models.OPENNMT, BASE), **options), tmp_path)
+    expected = tuple(None if name is None else tmp_path / name for name in pieces)
+    assert tuple(tokens.pieces for tokens in model.vocabularies) == expected
+
+
 def test_a_decoder_that_starts_with_the_end(tmp_path: Path) -> None:
     content = toolkit_checkpoints.opennmt(Transformer(toolkit_models.OPENNMT, BASE))
     content["vocab"]["decoder_start_token"] = "</s>"
@@ -116,8 +148,6 @@ def test_a_decoder_that_starts_with_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"copy_attn": True}, "copy_attn: True is not imported; weft imports models without it"),
-        ({"max_relative_positions": 20}, "max_relative_positions: 20 is not imported"),
         (
             {"encoder_type": "cnn"},
             "encoder_type: cnn and transformer are not imported; weft imports transformer and rnn",
@@ -134,6 +164,40 @@ def test_refused_options(tmp_path: Path, changes: dict[str, Any], message: str) 
     with pytest.raises(WeftError, match=message) as error:
         read(content, tmp_path)
     assert "\n" not in str(error.value)
+
+
+CHANGING: dict[str, tuple[Any, Any]] = {
+    "model_task": ("seq2seq", "lm"),
+    "model_type": ("text", "audio"),
+    "copy_attn": (False, True),
+    "generator_function": ("softmax", "sparsemax"),
+    "max_relative_positions": (0, 20),
+    "self_attn_type": ("scaled-dot-flash", "average"),
+    "parallel_residual": (False, True),
+    "num_experts": (0, 8),
+    "sliding_window": (0, 4096),
+    "lora_layers": ([], ["linear_values"]),
+    "quant_layers": ([], ["w_1"]),
+    "bridge": (False, True),
+    "context_gate": (None, "both"),
+    "coverage_attn": (False, True),
+}
+"""Options that would change the model: a value at which they do not, and another."""
+
+
+def test_options_that_change_nothing_are_accepted(tmp_path: Path) -> None:
+    for changes in ({name: neutral for name, (neutral, _) in CHANGING.items()}, {"self_attn_type": "scaled-dot"}):
+        content = toolkit_checkpoints.opennmt(Transformer(toolkit_models.OPENNMT, BASE), **changes)
+        assert read(content, tmp_path).conversion.model["decoder"]["kind"] == "transformer"
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_options_that_would_change_the_model_are_refused(tmp_path: Path, name: str) -> None:
+    _, other = CHANGING[name]
+    content = toolkit_checkpoints.opennmt(Transformer(toolkit_models.OPENNMT, BASE), **{name: other})
+    with pytest.raises(WeftError) as error:
+        read(content, tmp_path)
+    assert f"{name}: {other!r} is not imported; weft imports models without it" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +220,9 @@ def test_refused_recurrent_models(tmp_path: Path, changes: dict[str, Any], messa
     ("changes", "message"),
     [
         ({"vocab": {"src": ["<unk>"]}}, "has no vocabulary of its target"),
+        ({"vocab": {"src": ["<unk>"], "tgt": ["<unk>", 3]}}, "has no vocabulary of its target"),
         ({"vocab": 3}, "has no vocabulary of its source"),
+        ({"vocab": [("src", ["<unk>", "a"]), ["tgt"], "it"]}, "has no vocabulary of its target"),
         ({"model": None}, "model: holds no weights; are they in a file of their own?"),
         (
             {"vocab": {"src": ["a"], "tgt": ["a"], "decoder_start_token": "x"}},

@@ -84,12 +84,13 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
 
 
-def compressed(path: Path) -> None:
+def compressed(path: Path, *, stored: int = 0) -> None:
+    """``stored``: how many entries are not compressed."""
     with zipfile.ZipFile(path) as archive:
         entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, (name, data) in enumerate(entries.items()):
+            archive.writestr(name, data, zipfile.ZIP_STORED if number < stored else zipfile.ZIP_DEFLATED)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,7 @@ def compressed(path: Path) -> None:
     [
         (truncated, "damaged, incomplete, or not a checkpoint of PyTorch"),
         (compressed, "a compressed archive, not a checkpoint of PyTorch"),
+        (lambda path: compressed(path, stored=1), "a compressed archive, not a checkpoint of PyTorch"),
         (lambda path: path.write_bytes(b""), "damaged, incomplete, or not a checkpoint of PyTorch"),
         (lambda path: path.write_bytes(b"x" * 100), "damaged, incomplete, or not a checkpoint of PyTorch"),
         (lambda path: torch.save([1], path), "not a checkpoint of fairseq, OpenNMT-py or Joey NMT: it holds no named"),
@@ -104,8 +106,21 @@ def compressed(path: Path) -> None:
             lambda path: torch.save({1: 2}, path),
             "not a checkpoint of fairseq, OpenNMT-py or Joey NMT: it holds no named",
         ),
+        (
+            lambda path: torch.save({"model": 1, 1: 2}, path),
+            "not a checkpoint of fairseq, OpenNMT-py or Joey NMT: it holds no named",
+        ),
     ],
-    ids=["truncated", "compressed", "empty", "something else", "a list", "numbers for names"],
+    ids=[
+        "truncated",
+        "compressed",
+        "partly compressed",
+        "empty",
+        "something else",
+        "a list",
+        "numbers for names",
+        "mixed",
+    ],
 )
 def test_damaged(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     path = tmp_path / "m.pt"

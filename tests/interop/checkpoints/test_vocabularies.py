@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fixtures.pretrained_tokenizers import pieces_of, sentencepiece_model
 from weft.errors import WeftError
 from weft.interop.checkpoints.vocabularies import SpecialNames, TokenList, find_pieces, fit, make_tokenizers, read_lines
 from weft.interop.imported_run import Conversion
@@ -63,6 +64,38 @@ def test_pieces_are_looked_for_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "spm.model").touch()
     assert find_pieces(tmp_path) == tmp_path / "spm.model"
     assert find_pieces(tmp_path, "../../etc/passwd") is None and find_pieces(tmp_path, "/x/spm.model") is not None
+
+
+def test_texts_split_by_pieces(tmp_path: Path) -> None:
+    """Ids are those of the list, whatever those of SentencePiece."""
+    (tmp_path / "spm.model").write_bytes(sentencepiece_model())
+    pieces = [piece for piece in pieces_of(sentencepiece_model()) if piece not in WORDS]
+    tokens = TokenList(tmp_path / "v", (*WORDS[:4], *reversed(pieces)), pieces=tmp_path / "spm.model")
+    tokenizer = make_tokenizers((tokens, tokens), FrameRules()).source
+    ids = [tokenizer.external_ids[id] for id in tokenizer.encode("the old king")]
+    assert "".join(tokens.names[id] for id in ids) == "▁the▁old▁king"
+    assert tokenizer.decode(tokenizer.encode("the old king")) == "the old king"
+
+
+def test_two_lists_are_two_tokenizers(tmp_path: Path) -> None:
+    """Of the same tokens in two files there is one."""
+    words = TokenList(tmp_path / "s", WORDS)
+    assert make_tokenizers((words, words._replace(file=tmp_path / "t")), FrameRules()).joint
+    tokenizers = make_tokenizers((words, TokenList(tmp_path / "t", (*WORDS[:4], "le", "roi"))), FrameRules())
+    assert not tokenizers.joint and (tokenizers.source.size, tokenizers.target.size) == (8, 6)
+
+
+def test_what_texts_look_like(tmp_path: Path) -> None:
+    words = TokenList(tmp_path / "v", WORDS)
+    assert words.texts == "tokens separated by spaces"
+    assert words._replace(level="characters").texts == "plain, split into characters"
+    assert words._replace(pieces=tmp_path / "spm.model").texts == "plain, split by SentencePiece (spm.model)"
+
+
+@pytest.mark.parametrize("content", ["a\n\nb c", "a\n\nb c\n"])
+def test_lines(tmp_path: Path, content: str) -> None:
+    (tmp_path / "v").write_text(content, "utf-8")
+    assert read_lines(tmp_path / "v") == ["a", "", "b c"]
 
 
 def test_lines_that_are_no_text(tmp_path: Path) -> None:

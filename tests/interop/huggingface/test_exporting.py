@@ -14,7 +14,7 @@ from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from fixtures.tokenizers import learn
 from weft.errors import CheckpointError, RecipeError, SearchError
-from weft.interop.huggingface.exporting import export_model
+from weft.interop.huggingface.exporting import export_model, make_plan
 from weft.interop.importing import import_model
 from weft.interop.options import ImportOptions
 from weft.models.build import build_model
@@ -24,7 +24,7 @@ from weft.runs.load import LoadedRun, load_run
 from weft.text.imported import ImportedTokenizer
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizers
-from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import TorchEngine
 
 transformers = pytest.importorskip("transformers")
@@ -53,7 +53,8 @@ def make_run(stack: dict[str, Any] | None = None, *, kind: str = "bpe", **settin
     recipe = make_recipe(tree)
     options = {"size": 60} if kind in ("bpe", "unigram") else {}
     source = learn(kind, LINES, **options)
-    tokenizers = Tokenizers(source, source if joint else learn(kind, ["zwei Wörter, " + LINES[0]], **options))
+    smaller = {"size": 50} if options else {}
+    tokenizers = Tokenizers(source, source if joint else learn(kind, ["zwei Wörter, " + LINES[0]], **smaller))
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     torch.manual_seed(5)
     with torch.no_grad():
@@ -114,7 +115,7 @@ def check_beams(run: LoadedRun, theirs: Any, *, least: int = 10) -> None:
     ids, mask = padded(sources, order(source), padding)
     rows = theirs.generate(input_ids=ids, attention_mask=mask).tolist()
     engine = TorchEngine(run.model, target)
-    found = engine.search(EngineRequest(sources, [[] for _ in sources], run.recipe.search, start=frame.start))
+    found = engine.search(TranslationRequest(sources=sources, settings=run.recipe.search, frame=frame))
     compared = 0
     for row, (best, *_) in zip(rows, found, strict=True):
         output = row[len(frame.start) :]
@@ -259,12 +260,62 @@ def test_refused_sides_and_words(tmp_path: Path) -> None:
         export_model(make_run(kind="word"), tmp_path / "export")
 
 
+def test_banned_ids_and_summary(tmp_path: Path) -> None:
+    """Ids are those of the export; the card tells what the recipe says of the model, and what differs."""
+    pretrained_models.make("marian", tmp_path / "original", end=3.0)
+    run = load_run(import_model(tmp_path / "original", tmp_path / "run"))
+    order_of_target = order(run.tokenizers.target)
+    search = run.recipe.search.model_copy(update={"banned_ids": [[1], [4, 7]], "no_loops": True})
+    recipe = run.recipe.model_copy(update={"search": search, "summary": "Letters in reverse."})
+    folder = export_model(run._replace(recipe=recipe), tmp_path / "export")
+    config = json.loads((folder / "generation_config.json").read_text())
+    assert config["bad_words_ids"] == [[order_of_target[1]], [order_of_target[4], order_of_target[7]]]
+    assert order_of_target[1] != 1
+    card = (folder / "README.md").read_text("utf-8")
+    assert f"# {recipe.name}\n\nLetters in reverse.\n" in card
+    assert "- search.no_loops: left out; outputs may loop\n" in card
+
+
+@pytest.mark.parametrize(
+    ("stack", "longest"), [({}, 1024), ({"positions": "learned", "max_positions": 300}, 300)], ids=["any", "300"]
+)
+def test_longest_texts(stack: dict[str, Any], longest: int, tmp_path: Path) -> None:
+    """As many tokens as there are positions, of sources and of outputs."""
+    run = make_run(stack)
+    search = run.recipe.search.model_copy(update={"max_length": 0})
+    run = run._replace(recipe=run.recipe.model_copy(update={"search": search}))
+    folder = export_model(run, tmp_path / "export")
+    written = {name: json.loads((folder / name).read_text("utf-8")) for name in DESCRIPTION}
+    assert [written[name][entry] for name, entry in DESCRIPTION.items()] == [longest] * 3
+
+
+DESCRIPTION = {
+    "config.json": "max_position_embeddings",
+    "generation_config.json": "max_length",
+    "tokenizer_config.json": "model_max_length",
+}
+
+
+@pytest.mark.parametrize("kind", ["pegasus", "m2m100"])
+def test_models_with_norms_before_layers(kind: str, tmp_path: Path) -> None:
+    """M2M100 has no bias of the output, and positions of its own; a Pegasus whose bias is zero stays one."""
+    original = pretrained_models.make(kind, tmp_path / "original")
+    run = load_run(import_model(tmp_path / "original", tmp_path / "run", ImportOptions(*KINDS[kind].languages)))
+    with torch.no_grad():
+        run.model.output.bias_V.zero_()
+    assert make_plan(run).kind == original.config.model_type
+    with torch.no_grad():
+        run.model.output.bias_V[3] = 1.0
+    assert make_plan(run).kind == "pegasus"
+
+
 def test_folder(tmp_path: Path) -> None:
     """An earlier export is replaced; anything else is kept."""
     run, folder = make_run(), tmp_path / "export"
     export_model(run, folder)
     card = (folder / "README.md").read_text("utf-8")
     assert "PegasusForConditionalGeneration" in card and "library_name: transformers" in card
+    assert "# tiny\n\nA sequence-to-sequence model.\n" in card
     info = json.loads((folder / "weft.json").read_text())
     assert info["weft_export"] == "huggingface" and "config.json" in info["files"]
     export_model(run, folder)

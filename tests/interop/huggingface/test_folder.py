@@ -57,6 +57,18 @@ def shards(folder: Path, names: tuple[str, str] = ("model-00001-of-00002.safeten
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def test_tensors_that_are_no_weights(folder: Path, tmp_path: Path) -> None:
+    """Models of fairseq that were converted have a number of their format beside their weights."""
+
+    def add_versions(tensors: dict[str, Any]) -> None:
+        tensors |= {f"model.{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
+
+    expected = load_run(import_model(folder, tmp_path / "run")).model.state_dict()
+    change_tensors(folder, add_versions)
+    found = load_run(import_model(folder, tmp_path / "again")).model.state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+
+
 def refused(folder: Path | str, out: Path) -> str:
     with pytest.raises(WeftError) as caught:
         import_model(folder, out)
@@ -220,11 +232,18 @@ class TestShards:
         message = refused(folder, tmp_path / "run")
         assert f"index.json: names the file {name!r}; expected safetensors files of this folder" in message
 
-    @pytest.mark.parametrize("content", [None, {}, [], {"a": 1}])
-    def test_a_damaged_index(self, folder: Path, tmp_path: Path, content: Any) -> None:
+    @pytest.mark.parametrize(
+        ("content", "problem"),
+        [
+            *((content, "damaged; it has no weight_map of tensors and files") for content in (None, [], {"a": 1})),
+            ({"a": "a.safetensors", "b": 1}, "damaged; it has no weight_map of tensors and files"),
+            ({}, "names no file"),
+        ],
+    )
+    def test_a_damaged_index(self, folder: Path, tmp_path: Path, content: Any, problem: str) -> None:
         shards(folder)
         change_json(folder / "model.safetensors.index.json", weight_map=content)
-        assert "model.safetensors.index.json: " in refused(folder, tmp_path / "run")
+        assert refused(folder, tmp_path / "run") == f"FOLDER/model.safetensors.index.json: {problem}"
 
     def test_a_missing_shard(self, folder: Path, tmp_path: Path) -> None:
         shards(folder)

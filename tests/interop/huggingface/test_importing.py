@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,12 +13,14 @@ import torch
 
 from fixtures import pretrained_models, pretrained_tokenizers
 from fixtures.pretrained_models import KINDS
+from weft.interop.huggingface.configuration import Configuration
+from weft.interop.huggingface.importing import _class_name
 from weft.interop.importing import import_model
 from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
-from weft.recipe import make_recipe
+from weft.recipe import load_recipe, make_recipe
 from weft.runs.load import LoadedRun, load_run
-from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import TorchEngine
 
 pytest.importorskip("transformers")
@@ -115,7 +118,7 @@ def test_beams_of_five(imported: Imported) -> None:
     search |= {"max_length": LONGEST, "banned_ids": [[imported.own(padding)]]}
     engine = TorchEngine(imported.run.model, imported.run.tokenizers.target)
     settings = make_recipe({"search": search}).search
-    found = engine.search(EngineRequest(sources, [[] for _ in sources], settings, start=frame.start))
+    found = engine.search(TranslationRequest(sources=sources, settings=settings, frame=frame))
     compared = 0
     for row, (best, *_) in zip(rows, found, strict=True):
         theirs = row[len(start) :]
@@ -123,6 +126,49 @@ def test_beams_of_five(imported: Imported) -> None:
             compared += 1
             assert imported.theirs(best.tokens) == (theirs[: theirs.index(end)] if end in theirs else theirs[:LONGEST])
     assert compared >= 25
+
+
+OPTIONAL = ("dropout", "dropout_rate", "attention_dropout", "activation_dropout", "scale_embedding")
+OPTIONAL += ("layer_norm_epsilon", "relative_attention_num_buckets", "relative_attention_max_distance")
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "marian": {"attention_dropout": 0.0, "activation_dropout": 0.0, "scale_embedding": False},
+    "t5": {"norm_epsilon": 1e-6, "relative_buckets": 32, "relative_max_distance": 128, "activation_dropout": 0.1},
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_entries_that_are_left_out(kind: str, tmp_path: Path) -> None:
+    """An older config.json has only what differs from the defaults of its class."""
+    pretrained_models.make(kind, tmp_path / "original")
+    path = tmp_path / "original" / "config.json"
+    values = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({name: value for name, value in values.items() if name not in OPTIONAL}), "utf-8")
+    model = load_recipe(import_model(tmp_path / "original", tmp_path / "run") / "recipe.toml").model
+    assert model.dropout == 0.1
+    for stack in (model.encoder, model.decoder):
+        assert {name: getattr(stack, name) for name in DEFAULTS[kind]} == DEFAULTS[kind]
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_positions_begin_after_the_padding_token(padding: int, tmp_path: Path) -> None:
+    """In M2M100, as in fairseq."""
+    pretrained_models.make("m2m100", tmp_path / "original")
+    path = tmp_path / "original" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "pad_token_id": padding}), "utf-8")
+    run = import_model(tmp_path / "original", tmp_path / "run", ImportOptions("en", "fr"))
+    model = load_recipe(run / "recipe.toml").model
+    assert [stack.first_position for stack in (model.encoder, model.decoder)] == [padding + 1] * 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("kind", "started"), [("marian", 1), ("nllb", 2)])
+def test_lengths_of_generation(kind: str, started: int, tmp_path: Path) -> None:
+    """Less the tokens that a decoder starts with: the start token, and a language."""
+    pretrained_models.make(kind, tmp_path / "original")
+    path = tmp_path / "original" / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_length": 20, "min_length": 5}))
+    run = import_model(tmp_path / "original", tmp_path / "run", ImportOptions(*KINDS[kind].languages))
+    search = load_recipe(run / "recipe.toml").search
+    assert (search.max_length, search.min_length) == (20 - started, 5 - started)
 
 
 @torch.no_grad()
@@ -154,3 +200,11 @@ def test_two_vocabularies(tmp_path: Path) -> None:
     logits = original(input_ids=ids, attention_mask=torch.ones_like(ids), decoder_input_ids=inputs).logits[0]
     theirs_NV = logits.log_softmax(-1)[:, torch.tensor(run.tokenizers.target.external_ids)]
     torch.testing.assert_close(ours_NV, theirs_NV, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architectures", "name"), [(["T5Model", "Other"], "T5Model"), ([], "t5"), (None, "t5"), ("T5Model", "t5")]
+)
+def test_the_name_of_a_class(architectures: Any, name: str) -> None:
+    config = Configuration({"model_type": "t5", "architectures": architectures}, "config.json")
+    assert _class_name(SimpleNamespace(config=config)) == name  # type: ignore[arg-type]

@@ -85,6 +85,7 @@ def test_an_export(run: Path, hub: LocalHub, tmp_path: Path) -> None:
     (folder / "other.txt").write_text("mine")
     push(folder, "someone/export")
     assert set(hub.models["someone/export"]) == {"config.json", "weft.json"}
+    assert "someone/export" not in hub.private and hub.messages == ["weft push export"]
     with pytest.raises(
         CheckpointError, match=r"^someone/export: has no recipe.toml, so it is not a run of weft; `weft"
     ):
@@ -121,3 +122,12 @@ def test_no_torch_before_the_download() -> None:
     code = "import sys, weft.interop.huggingface.sharing; print('torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=True)
     assert said.stdout == "False\n"
+
+
+def test_a_run_folder_by_the_name_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is downloaded if there is one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "tiny").mkdir(parents=True)
+    (tmp_path / "runs" / "tiny" / "recipe.toml").write_text("")
+    with pytest.raises(CheckpointError, match=r"^runs/tiny"):
+        pull("me/tiny")

@@ -278,6 +278,14 @@ class TestBadInput:
         message = self.refused(tmp_path, {"model_type": "t5", "pad_token_id": 0, "decoder_start_token_id": 0})
         assert message.endswith("a model needs an end token; this one has none")
 
+    def test_a_begin_token_that_has_no_row(self, tmp_path) -> None:
+        folders.spm_only(tmp_path, "spiece.model", t5=True)
+        for start, rows in ((400, 400), (-1, 400)):
+            message = self.refused(tmp_path, {"model_type": "t5", **folders.T5, "decoder_start_token_id": start}, rows)
+            assert message.endswith(
+                f"a model needs a begin token; this one names the id {start}, but the embedding has {rows} rows"
+            )
+
     def test_an_unknown_language(self, tmp_path) -> None:
         folders.m2m100(tmp_path)
         config = {"model_type": "m2m_100", **folders.FAIRSEQ}

@@ -72,6 +72,11 @@ OPTIONS = {
     "an odd size": ({"dim-emb": 13}, "dim-emb: 13 is odd"),
     "heads": ({"transformer-heads": 5}, "describes a model that weft does not have: model.encoder.heads: 5 heads"),
     "tied layers": ({"transformer-tied-layers": [1]}, "transformer-tied-layers: expected 3 numbers of layers"),
+    "a tied layer": (
+        {"transformer-tied-layers": [1, "first", 1]},
+        "transformer-tied-layers: expected 3 numbers of layers",
+    ),
+    "one tied layer": ({"transformer-tied-layers": 3}, "transformer-tied-layers: expected 3 numbers of layers"),
 }
 
 
@@ -156,6 +161,27 @@ class TestFiles:
         assert message.startswith("FROM: no vocabulary found; name the one of the source")
         import_model(folder, tmp_path / "run", ImportOptions(vocabularies=(folder / "pieces.spm",)))
 
+    @pytest.mark.parametrize(
+        ("names", "chosen"),
+        [
+            (("vocab.src.spm", "vocab.trg.spm"), ("vocab.src.spm", "vocab.trg.spm")),
+            (("a.target.vocab.yml", "b.source.vocab.yml"), ("b.source.vocab.yml", "a.target.vocab.yml")),
+            (("vocab.src.txt", "vocab.src.yml", "vocab.tgt.yml"), None),
+            (("tgt.vocab", "vocab.fr.spm"), ("tgt.vocab", "vocab.fr.spm")),  # in the order of their names
+            (("Vocab.json", "src.spm", "vocab.md"), ("Vocab.json",)),
+        ],
+    )
+    def test_vocabularies_by_their_names(
+        self, tmp_path: Path, names: tuple[str, ...], chosen: tuple[str, ...] | None
+    ) -> None:
+        for name in ("model.npz", *names):
+            (tmp_path / name).touch()
+        if chosen is None:
+            with pytest.raises(WeftError, match="3 vocabularies found, expected one or two; name the one of the sour"):
+                find_files(tmp_path, ())
+        else:
+            assert find_files(tmp_path, ()).vocabularies == tuple(tmp_path / name for name in chosen)
+
     def test_a_vocabulary_that_is_missing(self, folder: Path, tmp_path: Path) -> None:
         message = refused(folder, tmp_path / "run", ImportOptions(vocabularies=(folder / "x.spm",)))
         assert message == "FROM/x.spm: no such file; name the vocabularies of the model: --vocab FILE"
@@ -163,6 +189,22 @@ class TestFiles:
     def test_vocabularies_outside_the_folder(self, folder: Path) -> None:
         (folder / "decoder.yml").write_text("vocabs: [../../etc/passwd, /etc/passwd]\n")
         assert find_files(folder, ()).vocabularies == (folder / "vocab.spm",)
+
+    @pytest.mark.parametrize(
+        ("named", "chosen"),
+        [
+            ("other.spm", "other.spm"),
+            ("[elsewhere/other.spm, vocab.spm]", "other.spm vocab.spm"),
+            ("[vocab.spm, 7]", "other.vocab.spm vocab.spm"),  # not names: by those of the files
+            ("{vocab.spm: 1}", "other.vocab.spm vocab.spm"),
+            ("[vocab.spm, missing.spm]", "other.vocab.spm vocab.spm"),
+        ],
+    )
+    def test_vocabularies_that_settings_name(self, tmp_path: Path, named: str, chosen: str) -> None:
+        for name in ("model.npz", "vocab.spm", "other.spm", "other.vocab.spm"):
+            (tmp_path / name).touch()
+        (tmp_path / "decoder.yml").write_text(f"vocabs: {named}\n")
+        assert find_files(tmp_path, ()).vocabularies == tuple(tmp_path / name for name in chosen.split())
 
     def test_search_without_a_counterpart(self, folder: Path, tmp_path: Path) -> None:
         (folder / "decoder.yml").write_text("word-penalty: 0.5\n")

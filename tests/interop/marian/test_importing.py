@@ -15,7 +15,7 @@ from fixtures.marian_models import PRE_NORM, MarianModel
 from weft.errors import WeftError
 from weft.interop.importing import import_model
 from weft.interop.marian.conversion import convert
-from weft.interop.marian.files import find_files
+from weft.interop.marian.importing import read_model
 from weft.interop.marian.weights import MarianWeights
 from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
@@ -149,9 +149,16 @@ def test_guided_alignment(tmp_path: Path, layer: str, training: str, heads: list
     """It trains the first head of the last layer, or of another."""
     make(tmp_path, **{"transformer-guided-alignment-layer": layer})
     (tmp_path / "model.npz.yml").write_text(f"type: transformer\n{training}", "utf-8")
-    files = find_files(tmp_path, ())
-    converted = convert(MarianWeights(files.model), guided_alignment=files.guided_alignment)
-    assert converted.model["decoder"]["alignment_heads"] == heads
+    conversion = read_model(str(tmp_path), ImportOptions()).conversion
+    assert conversion.model["decoder"]["alignment_heads"] == heads
+
+
+def test_guided_alignment_of_a_run(tmp_path: Path) -> None:
+    """What the options of the training say of it reaches the recipe."""
+    make(tmp_path / "marian", **{"transformer-guided-alignment-layer": "last"})
+    (tmp_path / "marian" / "model.npz.yml").write_text("type: transformer\nguided-alignment: a.txt\n", "utf-8")
+    run = load_run(import_model(tmp_path / "marian", tmp_path / "run"))
+    assert run.recipe.model.decoder.alignment_heads == [[2, 0]]  # type: ignore[union-attr]
 
 
 def test_guided_alignment_of_no_layer(tmp_path: Path) -> None:

@@ -76,3 +76,10 @@ def test_of_other_runs(kind: str, tmp_path: Path) -> None:
     config = written(onnx_models.make(kind), tmp_path)
     assert config["model_type"] == "weft" and (tmp_path / "tokenizer.source.json").exists()
     assert (config["decoder_start_token_id"], config["eos_token_id"], config["source_after"]) == (1, 2, [2])
+    assert config["decoder"] == ("transformer" if kind == "transformer" else "recurrent")
+    assert "source_columns" not in config
+
+
+@pytest.mark.parametrize(("kind", "count"), [("columns", 2), ("parallel columns", 3)])
+def test_source_columns(kind: str, count: int, tmp_path: Path) -> None:
+    assert written(onnx_models.make(kind), tmp_path)["source_columns"] == count

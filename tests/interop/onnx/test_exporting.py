@@ -23,7 +23,7 @@ from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.runs.load import LoadedRun, load_run
 from weft.text.specials import END
-from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import TorchEngine
 
 pytest.importorskip("onnxscript")
@@ -52,7 +52,7 @@ def own_outputs(run: LoadedRun, **search: Any) -> list[list[int]]:
     settings = make_recipe({"search": {"no_loops": False, "max_length": LONGEST, **search}}).search
     frame = run.tokenizers.frame
     framed = [frame.source(ids) for ids in sources(12, run.recipe.model.sources.count)]
-    found = TorchEngine(run.model, run.tokenizers.target).search(EngineRequest(framed, [[] for _ in framed], settings))
+    found = TorchEngine(run.model, run.tokenizers.target).search(TranslationRequest(sources=framed, settings=settings))
     return [best.tokens for best, *_ in found]
 
 
@@ -107,7 +107,7 @@ def test_ids_of_the_original(kind: str, tmp_path: Path) -> None:
     outputs = [names["greedy_search"](model, [source.external_ids[id] for id in row], LONGEST) for row in ids]
     settings = make_recipe({"search": {"kind": "greedy", "no_loops": False, "max_length": LONGEST}}).search
     frame = run.tokenizers.frame
-    request = EngineRequest([frame.source(row) for row in ids], [[] for _ in ids], settings, start=frame.start)
+    request = TranslationRequest(sources=[frame.source(row) for row in ids], settings=settings, frame=frame)
     found = TorchEngine(run.model, target).search(request)
     assert outputs == [[target.external_ids[id] for id in best.tokens] for best, *_ in found]
     config = json.loads((tmp_path / "export" / "config.json").read_text())
@@ -161,7 +161,7 @@ def _load(path: Path) -> Any:
 REFUSED = {
     "language model": ({"kind": "language_model"}, "model.kind: 'language_model' is not exported to ONNX: it has no"),
     "prefix LM": ({"kind": "prefix_lm"}, "model.kind: 'prefix_lm' is not exported to ONNX: it has no encoder"),
-    "copying": ({"copy": True}, "model.copy: copying is not exported to ONNX: it gives probability"),
+    "copying": ({"copies": True}, "model.copy: copying is not exported to ONNX: it gives probability"),
     "columns": (
         {"sources": {"count": 2}, "decoder": {"kind": "transformer"}},
         "model.sources.attention: 'parallel' is not exported to ONNX with a Transformer decoder",

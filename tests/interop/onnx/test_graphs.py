@@ -7,8 +7,6 @@ import torch
 
 from fixtures import onnx_models
 from weft.interop.onnx.graphs import Graph, make_graphs
-from weft.interop.onnx.padded import PlainLSTM
-from weft.models.cells import LSTM
 from weft.ragged import Ragged
 
 SOURCES = [[5, 6, 2, 7, 8, 3, 2, 4, 2], [3, 2, 2, 5, 2], [9, 4, 2, 4, 2, 2]]
@@ -100,7 +98,20 @@ def test_names_of_a_recurrent_state() -> None:
     assert graphs["encoder_model"].outputs[:3] == ["memory.keys.keys", "memory.keys.values", "memory.keys.mask"]
 
 
-def test_an_lstm_without_its_kernel() -> None:
-    gates_BG, state = torch.randn(3, 20), (torch.randn(3, 5), torch.randn(3, 5))
-    for plain, fast in zip(PlainLSTM.step(gates_BG, None, state), LSTM.step(gates_BG, None, state), strict=True):
-        torch.testing.assert_close(plain, fast)
+def test_axes() -> None:
+    """Of variable size: rows, source, target and past; the width of a state is none of them."""
+    rows_and_source = {0: "batch_size", 1: "encoder_sequence_length"}
+    recurrent = make_graphs(onnx_models.make("gru").model)
+    assert recurrent["encoder_model"].dynamic == dict.fromkeys(("input_ids", "attention_mask"), rows_and_source)
+    step = recurrent["decoder_model"].dynamic
+    assert step["input_ids"] == {0: "batch_size"} and step["past.layers.0.0"] == {0: "batch_size"}
+    assert step["memory.keys.keys"] == step["memory.keys.mask"] == rows_and_source
+    graphs = make_graphs(onnx_models.make("transformer").model)
+    assert graphs["encoder_model"].dynamic == dict.fromkeys(("input_ids", "attention_mask"), rows_and_source)
+    assert graphs["source_keys_values"].dynamic == {"encoder_hidden_states": rows_and_source}
+    step = graphs["decoder_model"].dynamic
+    assert step["input_ids"] == {0: "batch_size", 1: "decoder_sequence_length"}
+    assert step["encoder_attention_mask"] == rows_and_source
+    for part in ("key", "value"):
+        assert step[f"past_key_values.2.decoder.{part}"] == {0: "batch_size", 2: "past_decoder_sequence_length"}
+        assert step[f"past_key_values.2.encoder.{part}"] == {0: "batch_size", 2: "encoder_sequence_length"}

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.recipe import SearchSettings
-from weft.translation.engines.interface import EngineRequest, max_output_length
+from weft.translation.engines.interface import TranslationRequest, max_output_length
 
 
 class Unlimited:
@@ -35,8 +35,8 @@ def test_the_maximum_length(settings, source, prefix, expected):
 
 def test_a_request_counts_prompts_as_if_they_had_an_end_token():
     settings = SearchSettings(max_ratio=1.0, max_extra=0, min_ratio=0.5)
-    texts = EngineRequest([[5, 6, 7, 2], [5, 2]], [[], []], settings)
-    prompts = EngineRequest([[5, 6, 7], [5]], [[], []], settings, prompts=True)
+    texts = TranslationRequest(sources=[[5, 6, 7, 2], [5, 2]], prefixes=[[], []], settings=settings)
+    prompts = TranslationRequest(sources=[[5, 6, 7], [5]], settings=settings, prompts=True)
     assert texts.max_lengths(Unlimited()) == prompts.max_lengths(Unlimited()) == [3, 1]
     assert texts.min_lengths() == prompts.min_lengths() == [1, 0]
     assert texts.select([1]).sources == [[5, 2]] and texts.select([1]).settings is settings

@@ -1,40 +1,36 @@
-"""Prompts by recorded steps."""
+"""An engine encodes, steps and returns, however that is carried out."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from fixtures.eager_loop import EagerLoop
-from fixtures.small_networks import neural
-from weft.translation.engines.interface import EngineRequest
-from weft.translation.engines.search_memory import StepSize
-from weft.translation.engines.torch import TorchEngine
+from weft.runtime.replaceable import plain_only
+from weft.translation.engines.interface import OverlappingEngine, TranslationRequest
+from weft.translation.engines.torch import Execution, TorchEngine, make_execution
 from weft.translation.translator import Translator
 
+SOURCES = [[3, 4, 2], [5, 2], [4, 4, 4, 3, 2], [3, 2], [5, 4, 2]]
 
-@pytest.mark.parametrize("kind", ["transformer lm", "lm"])
-def test_prompts_are_continued_by_recorded_steps(
-    copier: Translator, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only prompts of one length share a batch, and the memory of longer ones is measured again."""
-    tokenizer = copier.tokenizers.target
-    model = neural(kind, vocabulary=tokenizer.size)
-    settings = copier.search_settings({"kind": "beam", "size": 2, "max_length": 6})
-    prompts = [[3, 4], [5, 4, 3, 5], [3], [4, 4], [5], [3, 5, 4, 4]]
-    asked = EngineRequest(prompts, [[]] * len(prompts), settings, prompts=True)
-    expected = TorchEngine(model, tokenizer).search(asked)
-    engine = TorchEngine(model, tokenizer)
-    engine.loop = EagerLoop(torch.device("cpu"))
-    monkeypatch.setattr(engine, "_chooses_by_memory", lambda request: True)
-    monkeypatch.setattr(engine, "_is_small", lambda request: False)
-    measured = []
-    measure = StepSize.measure
-    monkeypatch.setattr(StepSize, "measure", lambda *given: measured.append(1) or measure(*given))
-    batches = list(engine.batches(asked))
-    assert sorted(sorted(batch.rows) for batch in batches) == [[0, 3], [1, 5], [2, 4]]
-    assert len(measured) == 3 and len(engine.loop.graphs) == 1
-    for batch in batches:
-        for row, hypotheses in zip(batch.rows, batch.hypotheses, strict=True):
-            assert [one.tokens for one in hypotheses] == [one.tokens for one in expected[row]]
-            assert [one.score for one in hypotheses] == pytest.approx([one.score for one in expected[row]], abs=1e-4)
+
+@pytest.mark.parametrize("kind", ["beam", "greedy"])
+def test_the_plain_execution(copier: Translator, kind: str) -> None:
+    request = TranslationRequest(sources=SOURCES, settings=copier.search_settings({"kind": kind, "batch_tokens": 7}))
+    with plain_only():
+        engine = TorchEngine(copier.model, copier.tokenizers.target)
+    assert type(engine.execution) is Execution
+    batches = list(engine.batches(request))
+    assert len(batches) > 1 and sorted(row for batch in batches for row in batch.rows) == list(range(5))
+    expected = TorchEngine(copier.model, copier.tokenizers.target).search(request)
+    found = engine.search(request)
+    assert [one[0].tokens for one in found] == [one[0].tokens for one in expected]
+    assert [one[0].score for one in found] == pytest.approx([one[0].score for one in expected], abs=1e-5)
+
+
+def test_a_cpu_prepares_no_search_ahead(copier: Translator) -> None:
+    for execution in (Execution(copier.model, torch.device("cpu")), make_execution(copier.model, torch.device("cpu"))):
+        engine = TorchEngine(copier.model, copier.tokenizers.target)
+        engine.execution = execution
+        assert isinstance(engine, OverlappingEngine)
+        assert engine.begin(TranslationRequest(sources=SOURCES, settings=copier.search_settings({}))) is None
+        assert engine.idle_event() is None

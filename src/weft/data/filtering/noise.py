@@ -16,8 +16,7 @@ from pydantic import Field, model_validator
 
 from weft.data.filtering.sides import Side, side_phrase, with_texts
 from weft.data.filtering.steps import Kept, Step, Unit
-from weft.data.hashing import pair_hashes
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, pair_hashes
 from weft.recipe.base import CountOrNone, Probability
 
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from weft.data.filtering.length_histogram import PERCENTILES, LengthHistogram
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
-from weft.data.hashing import pair_hashes, text_hashes
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, pair_hashes, text_hashes
 
 MAX_COMPARED = 20_000_000
 RATIO_SCALE = 100

@@ -24,8 +24,7 @@ from pydantic import Field, field_validator, model_validator
 
 from weft.data.filtering.sides import Side, prefixed, rewritten, shorten_pair, side_phrase, with_texts
 from weft.data.filtering.unicode_scripts import SCRIPTS, letters_in
-from weft.data.hashing import pair_hashes, text_hashes
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, pair_hashes, text_hashes
 from weft.data.reading.messages import quote
 from weft.errors import DataError, nearest
 from weft.recipe.base import Count, CountOrNone, Probability

@@ -169,7 +169,7 @@ def _check_columns(schema: Any, columns: Sequence[str], name: str, *, lists: boo
         is_list = types.is_list(column_type) or types.is_large_list(column_type) or types.is_null(column_type)
         if lists and not is_list:
             raise DataError(f"{name}: column {column!r} is {_type_name(column_type)}, expected lists of turns")
-        if not lists and not _is_text(column_type):
+        if not lists and not is_text(column_type):
             raise DataError(f"{name}: column {column!r} is {_type_name(column_type)}, expected text")
 
 
@@ -178,11 +178,19 @@ def _top_column(schema: Any, column: str) -> str:
     return column if column in schema.names else column.split(".")[0]
 
 
-def _is_text(column_type: Any) -> bool:
+def is_struct(column_type: Any) -> bool:
+    """Whether the values of a column are objects."""
+    import pyarrow.types as types
+
+    return bool(types.is_struct(column_type))
+
+
+def is_text(column_type: Any) -> bool:
+    """Whether the values of a column can be read as text."""
     import pyarrow.types as types
 
     if types.is_dictionary(column_type):
-        return _is_text(column_type.value_type)
+        return is_text(column_type.value_type)
     tests = [types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_null]
     tests += [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_string_view]
     return any(test(column_type) for test in tests)

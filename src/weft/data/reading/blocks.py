@@ -18,6 +18,7 @@ from weft.data.pairs import Row, RowError
 from weft.data.reading import lines
 from weft.data.reading.compression import DamagedFileError, display_name, open_rereadable, read_errors
 from weft.data.reading.lines import BYTE_ORDER_MARK, utf8_error
+from weft.data.reading.signatures import check_text
 from weft.errors import DataError
 
 CHUNK_BYTES = 1 << 20
@@ -124,6 +125,10 @@ class LineSplitter:
             self.take(self.buffered_lines)
         return self.next_line - 1
 
+    def _without_preamble(self, start: bytes) -> bytes:
+        """The beginning of the file without what precedes the first record."""
+        return start
+
     def _records_end(self, max_records: int) -> int:
         """How many bytes the first records of the buffer take; 0 if it holds no whole record."""
         return int(self._line_ends[min(max_records, len(self._line_ends)) - 1]) if len(self._line_ends) else 0
@@ -145,7 +150,8 @@ class LineSplitter:
         self._buffer = b"".join(parts)
         if not self._started:
             self._started = True
-            self._buffer = self._buffer.removeprefix(BYTE_ORDER_MARK)
+            check_text(self._buffer, self.name)
+            self._buffer = self._without_preamble(self._buffer.removeprefix(BYTE_ORDER_MARK))
         self._line_ends = np.flatnonzero(np.frombuffer(self._buffer, np.uint8) == ord("\n")) + 1
         if self._ended and self._buffer and not self._buffer.endswith(b"\n"):
             self._line_ends = np.append(self._line_ends, len(self._buffer))

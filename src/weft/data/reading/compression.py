@@ -25,8 +25,9 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from weft.activity import activity
+from weft.data.reading.signatures import check_not_binary
 from weft.errors import DataError
+from weft.runtime.activity import activity
 
 BUFFER_BYTES = 1 << 18
 MIN_FREE_BYTES = 1 << 30
@@ -72,7 +73,15 @@ def open_decompressed(path: Path | str) -> AbstractContextManager[BinaryIO]:
     """The decompressed bytes of a file as they come; ``-`` is standard input, which stays open."""
     if str(path) == "-":
         return nullcontext(_standard_input())
-    return _decompressed(Path(path), Path(path).open("rb"))
+    return _decompressed(Path(path), _open(Path(path)))
+
+
+def _open(path: Path) -> BinaryIO:
+    """A file; opening a named pipe takes until another program opens it to write, and an activity says so."""
+    if not path.is_fifo():
+        return path.open("rb")
+    with activity(f"waiting for a program that writes to {path}"):
+        return path.open("rb")
 
 
 def open_rereadable(path: Path | str) -> AbstractContextManager[BinaryIO]:
@@ -84,7 +93,7 @@ def open_rereadable(path: Path | str) -> AbstractContextManager[BinaryIO]:
         return open_decompressed(path)
     if str(path) in _SPOOLS:
         return _decompressed(Path(path), _spooled(str(path), None))
-    with Path(path).open("rb") as pipe:
+    with _open(Path(path)) as pipe:
         return _decompressed(Path(path), _spooled(str(path), pipe))
 
 
@@ -263,6 +272,8 @@ def copy_bounded(pipe: BinaryIO, copy: BinaryIO, path: str) -> None:
     try:
         with activity(f"reading {name}", "MB") as reading:
             while data := pipe.read(BUFFER_BYTES):
+                if is_text and not size:
+                    check_not_binary(data, name)
                 end = data.rfind(b"\n") + 1
                 line_start = size + end if end else line_start
                 size += len(data)

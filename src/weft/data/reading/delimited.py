@@ -1,7 +1,9 @@
 """Tables of cells between delimiters: TSV and CSV.
 
 TSV has no quoting: a tab ends a cell, a line end the record. CSV follows RFC 4180: a cell that starts with a quote
-ends at the next single quote, may contain delimiters and line ends, and a quote written twice.
+ends at the next single quote, may contain delimiters and line ends, and a quote written twice. A quote that is never
+closed is an error of the file, whatever is done with bad rows: it takes all rows that follow. The line ``sep=;`` with
+which spreadsheets begin CSV is skipped.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Tsv:
             has_header = settings.header or (settings.header is None and names)
             header = self._header(splitter, delimiter) if has_header else None
             if isinstance(columns, Selection):
-                selection = columns.in_cells(header, f"{name}:1")
+                selection = columns.in_cells(header, f"{name}:{max(1, splitter.next_line - 1)}")
             for chunk in splitter.chunks():
                 yield self.records(chunk, delimiter), selection
 
@@ -62,19 +64,22 @@ class Tsv:
         return record.split(delimiter)
 
     def _header(self, splitter: LineSplitter, delimiter: str) -> list[str]:
-        """The names in the first line."""
-        if not splitter.fill():
-            raise DataError(f"{splitter.name}: is empty, expected a header with the names of the columns")
-        raw = splitter.take(1).data
-        if raw.endswith(b"\n"):
-            raw = raw[:-1].removesuffix(b"\r")
-        line = decode_line(raw, splitter.name, 1)
-        if isinstance(line, RowError):
-            raise DataError(line.message)
-        try:
-            return self.cells(line, delimiter)
-        except RecordError as error:
-            raise DataError(error.at(splitter.name, 1).message) from None
+        """The names in the first line that is not blank."""
+        cells: list[str] = []
+        while not any(map(str.strip, cells)):
+            if not splitter.fill():
+                raise DataError(f"{splitter.name}: is empty, expected a header with the names of the columns")
+            raw, number = splitter.take(1)
+            if raw.endswith(b"\n"):
+                raw = raw[:-1].removesuffix(b"\r")
+            line = decode_line(raw, splitter.name, number)
+            if isinstance(line, RowError):
+                raise DataError(line.message)
+            try:
+                cells = self.cells(line, delimiter)
+            except RecordError as error:
+                raise DataError(error.at(splitter.name, number).message) from None
+        return column_names(cells)
 
 
 class Csv(Tsv):
@@ -106,6 +111,11 @@ class CsvSplitter(LineSplitter):
         super().__init__(path)
         self.delimiter = delimiter
 
+    def _without_preamble(self, start: bytes) -> bytes:
+        line = SEPARATOR_LINE.match(start)
+        self.next_line += line is not None
+        return start[line.end() :] if line else start
+
     def _records_end(self, max_records: int) -> int:
         if b'"' not in self._buffer:
             return super()._records_end(max_records)
@@ -121,6 +131,10 @@ class CsvSplitter(LineSplitter):
             self._buffer, self._line_ends = b"", self._line_ends[:0]
             message = f"a record of more than {limit} bytes; is a quote never closed?"
             self._failure = DataError(f"{self.name}:{self.next_line}: {message}")
+
+
+class UnclosedQuoteError(RecordError):
+    """A cell of CSV that begins with a quote and has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,8 @@ class CsvRecords:
             if isinstance(text, str):
                 try:
                     yield number, csv_cells(text, self.delimiter)
+                except UnclosedQuoteError as error:
+                    raise DataError(error.at(name, number).message) from None
                 except RecordError as error:
                     yield number, error.at(name, number)
             else:
@@ -174,10 +190,16 @@ def csv_cells(record: str, delimiter: str) -> list[Any]:
         start = match.end()
     column = f"column {len(cells) + 1}"
     if (closed := _CSV_QUOTED.match(record, start)) is None:
-        remaining = plural(record.count("\n") + 1, "line")
-        raise RecordError("csv", f"{column} has a quote that is never closed ({remaining} to the file's end)")
-    rest = record[closed.end() : closed.end() + 20]
-    raise RecordError("csv", f"{column} continues after its closing quote: {quote(rest)}")
+        remaining = plural(record.removesuffix("\n").count("\n") + 1, "line")
+        raise UnclosedQuoteError("csv", f"{column} has a quote that is never closed ({remaining} to the file's end)")
+    rest, later = record[closed.end() :].split("\n")[0][:20], record.count("\n", 0, closed.end())
+    where = f" {plural(later, 'line')} below" if later else ""
+    raise RecordError("csv", f"{column} continues after its closing quote{where}: {quote(rest)}")
+
+
+def column_names(cells: list[str]) -> list[str]:
+    """The cells of a header as names: without white space and byte order marks around them."""
+    return [cell.strip().strip("\ufeff").strip() for cell in cells]
 
 
 @cache
@@ -195,3 +217,5 @@ def _csv_cell(delimiter: str) -> re.Pattern[str]:
 
 
 _CSV_QUOTED = re.compile(r'"(?:[^"]++|"")*+"')
+SEPARATOR_LINE = re.compile(rb'"?sep=([^\r\n"])"?\r?\n', re.IGNORECASE)
+"""The first line of CSV that names its delimiter."""

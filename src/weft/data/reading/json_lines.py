@@ -13,6 +13,9 @@ from weft.data.reading.records import NumberedRecords, Records, type_name
 from weft.data.reading.tables import Selection, Turns, check_named_columns
 from weft.recipe.corpus import TableSettings
 
+EXPECTED = "expected a JSON object ({…}) in each line"
+BLANK_LINE = f"is a blank line, {EXPECTED}"
+
 
 class JsonLines:
     """The format of a file with a JSON object in each line."""
@@ -44,11 +47,16 @@ class JsonRecords:
             try:
                 value = _parse(line)
                 if not (isinstance(value, dict) or (self.lists and isinstance(value, list))):
-                    raise RecordError("json", f"is {type_name(value)}, expected a JSON object ({{…}}) in each line")
+                    converts = "; `jq -c '.[]'` converts it" if isinstance(value, list) and _are_objects(value) else ""
+                    raise RecordError("json", f"is {type_name(value)}, {EXPECTED}{converts}")
             except RecordError as error:
                 yield number, error.at(name, number)
             else:
                 yield number, value
+
+
+def _are_objects(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, dict) for value in values)
 
 
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None)
@@ -60,12 +68,11 @@ def _parse(line: str) -> Any:
         return _DECODER.decode(line)
     except json.JSONDecodeError as error:
         if not line.strip():
-            raise RecordError("json", "is a blank line, expected a JSON object ({…}) in each line") from None
-        if line.lstrip().startswith("["):
-            raise RecordError(
-                "json",
-                "a list over several lines, expected a JSON object ({…}) in each line; `jq -c '.[]'` converts it",
-            ) from None
+            raise RecordError("json", BLANK_LINE) from None
+        if (start := line.strip()) == "{" or start.startswith("["):
+            kind, converted = ("a list", ".[]") if start.startswith("[") else ("an object", ".")
+            message = f"{kind} over several lines, {EXPECTED}; `jq -c '{converted}'` converts it"
+            raise RecordError("json", message) from None
         raise RecordError("json", f"not valid JSON (column {error.pos + 1}: {error.msg})") from None
     except RecursionError:
         raise RecordError("json", "JSON that is nested too deeply") from None

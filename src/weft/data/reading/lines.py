@@ -20,6 +20,7 @@ from select import select
 from typing import Any, BinaryIO, overload
 
 from weft.data.reading.compression import compression_of, display_name, open_decompressed, read_errors
+from weft.data.reading.signatures import check_text
 from weft.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
@@ -125,6 +126,8 @@ def _read(path: Path | str, *, report_idle: bool, first: int = 0) -> Iterator[st
                     if skipped > MAX_SKIPPED_BYTES:
                         raise DataError(f"{name}:{number}: a line of more than {MAX_SKIPPED_BYTES} bytes has no end")
             else:
+                if number == 1:
+                    check_text(raw, name)
                 yield decode_line(raw, name, number)
             number += 1
             if pipe is not None and not pipe.has_line():

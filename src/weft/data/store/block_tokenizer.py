@@ -38,11 +38,11 @@ UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 
 @dataclass(frozen=True)
 class BlockTokenizerSpec:
-    """All that a worker needs; it can be pickled."""
+    """All that a worker needs; with the files of tokenizers, it can be pickled."""
 
     recipe: Recipe
-    tokenizers: tuple[Path, ...] = ()
-    """The file of both sides, or those of source and target; none: pairs are only read and filtered."""
+    tokenizers: Tokenizers | tuple[Path, ...] = ()
+    """Or the file of both sides, or those of source and target; none: pairs are only read and filtered."""
     steps: tuple[Step, ...] = ()
     variant: int = 0
     """BPE-dropout gives each variant another tokenization."""
@@ -119,10 +119,10 @@ class BlockTokenizer:
         self.spec = spec
         self.settings = spec.recipe.data
         self.pipeline = Pipeline(spec.steps, seed=spec.recipe.seed)
-        self.tokenizers = load_block_tokenizers(spec)
+        self.tokenizers = block_tokenizers(spec)
         self.reads_sources = spec.recipe.source_role != "none"
         self.sentence_ids: SentenceIds | None = None
-        if spec.recipe.model.copy and self.tokenizers is not None:
+        if spec.recipe.model.copies and self.tokenizers is not None:
             from weft.text.copying import SentenceIds
 
             self.sentence_ids = SentenceIds.of(self.tokenizers)
@@ -235,11 +235,13 @@ class BlockTokenizer:
                 examples.append((locations[row], pairs[row]))
 
 
-def load_block_tokenizers(spec: BlockTokenizerSpec) -> Tokenizers | None:
-    """The tokenizers of source and target, if there are tokenizer files."""
-    if not spec.tokenizers:
+def block_tokenizers(spec: BlockTokenizerSpec) -> Tokenizers | None:
+    """The tokenizers of source and target, if there are some."""
+    given = spec.tokenizers
+    if not given:
         return None
-    return load_tokenizers(spec.tokenizers).with_columns(spec.recipe.model.sources.count)
+    tokenizers = given if isinstance(given, Tokenizers) else load_tokenizers(given)
+    return tokenizers.with_columns(spec.recipe.model.sources.count)
 
 
 class MultiCorpusTokenizer:

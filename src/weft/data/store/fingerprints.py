@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.data.hashing import text_hashes
-from weft.data.pairs import Pair
+from weft.data.pairs import Pair, text_hashes
 from weft.errors import CheckpointError, plural
 from weft.files import parse_json, read_bounded, replacing
 
@@ -97,6 +96,16 @@ class Fingerprints(NamedTuple):
             compared &= values >> np.uint64(64 - self.hash_bits) == 0
         return [bool(is_known) if is_compared else None for is_known, is_compared in zip(known, compared, strict=True)]
 
+    def merged(self, other: Fingerprints) -> Fingerprints:
+        """Those of two corpora; of corpora that were sampled in different ways, only the other's."""
+        if (self.length_divisor, self.sources) != (other.length_divisor, other.sources):
+            return other
+        collector = FingerprintCollector(sources=other.sources, length_divisor=other.length_divisor)
+        collector.hash_bits = max(self.hash_bits, other.hash_bits)
+        collector.add(self.values)
+        collector.add(other.values)
+        return collector.finish()
+
     def save(self, folder: Path) -> None:
         """Write the file into a folder: a line of JSON, then the values, little-endian."""
         about = {"weft_fingerprints": FORMAT, **self._asdict()}
@@ -130,27 +139,27 @@ class FingerprintCollector:
         self.sources = sources
         self.length_divisor = length_divisor
         self.max_pairs = max_pairs
-        self._hash_bits = 0
+        self.hash_bits = 0
         self._parts: list[np.ndarray] = []
         self._size = 0
 
     def add(self, values: np.ndarray) -> None:
         """The fingerprints of some pairs."""
-        values = _with_leading_zeros(values, self._hash_bits)
+        values = _with_leading_zeros(values, self.hash_bits)
         self._parts.append(values)
         self._size += len(values)
         if self._size > 2 * self.max_pairs:
             self._compact()
 
     def finish(self) -> Fingerprints:
-        return Fingerprints(self._compact(), self._hash_bits, self.length_divisor, self.sources)
+        return Fingerprints(self._compact(), self.hash_bits, self.length_divisor, self.sources)
 
     def _compact(self) -> np.ndarray:
         """Sort what was added, without repetitions and within the limit."""
         values = np.unique(np.concatenate(self._parts)) if self._parts else np.zeros(0, np.uint64)
-        while len(values) > self.max_pairs and self._hash_bits < MAX_HASH_BITS - 1:
-            self._hash_bits += 1
-            values = _with_leading_zeros(values, self._hash_bits)
+        while len(values) > self.max_pairs and self.hash_bits < MAX_HASH_BITS - 1:
+            self.hash_bits += 1
+            values = _with_leading_zeros(values, self.hash_bits)
         self._parts, self._size = [values], len(values)
         return values
 

@@ -22,19 +22,14 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from weft.checksums import check_checksum, file_checksum, with_checksum
 from weft.data.filtering.duplicates import Hashes, decide_duplicates
 from weft.data.filtering.pipeline import KEPT
 from weft.data.pairs import Pair
 from weft.data.store.block_tokenizer import BLANK, TOO_LONG, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore
 from weft.errors import DataError
-from weft.files import (
-    creating_folder,
-    is_empty_folder,
-    part_folder,
-    save_text,
-)
+from weft.files import check_checksum, file_checksum, save_text, with_checksum
+from weft.runs.locks import creating_folder, is_empty_folder, part_folder
 
 FORMAT = 2
 CHUNK_ROWS = 1 << 20

@@ -11,26 +11,18 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, TypeVar
 
 from weft.errors import DataError
+from weft.runtime.processes import child_environment, end_with_parent, message_pipes, read_message, write_message
 
-PARENT_SECONDS = 0.25
-"""How often a worker checks whether its parent is still running."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def core_count() -> int:
-    """The number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parallel_map(
@@ -84,12 +76,11 @@ def parallel_map(
 
 def _start(factory: Callable[[Any], Any], argument: Any) -> subprocess.Popen[bytes]:
     single_threaded = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **single_threaded, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", "weft.data.store.worker_processes", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment,
+        env=child_environment(**single_threaded),
         start_new_session=True,  # the parent handles Ctrl-C
     )
     assert process.stdin is not None
@@ -102,7 +93,7 @@ def _call_worker(process: subprocess.Popen[bytes], item: Any, advice: str) -> An
     assert process.stdin is not None and process.stdout is not None
     try:
         _send(process.stdin, item)
-        status, result = pickle.load(process.stdout)
+        status, result = _receive(process.stdout)
     except (OSError, EOFError, ValueError, pickle.UnpicklingError):
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
@@ -113,9 +104,15 @@ def _call_worker(process: subprocess.Popen[bytes], item: Any, advice: str) -> An
     return result
 
 
-def _send(pipe: BinaryIO | Any, value: Any) -> None:
-    pickle.dump(value, pipe, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.flush()
+def _send(stream: IO[bytes], value: Any) -> None:
+    write_message(stream, {}, [pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)])
+
+
+def _receive(stream: IO[bytes]) -> Any:
+    message = read_message(stream)
+    if message is None:
+        raise EOFError
+    return pickle.loads(message.bodies[0])
 
 
 def _portable(error: Exception) -> Exception:
@@ -127,28 +124,14 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
-def end_with_parent(parent: int, before: Callable[[], None] = lambda: None) -> None:
-    """End this process, whatever it does, soon after its parent process has ended; ``before`` is called first."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_SECONDS)
-        with suppress(Exception):
-            before()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="weft-parent", daemon=True).start()
-
-
 def _serve(parent: int) -> None:
     """The loop of a worker, until its parent ends."""
     end_with_parent(parent)
-    requests, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # printed text must not get between the results
+    requests, results = message_pipes()
     function: Callable[[Any], Any] | None = None
     while True:
         try:
-            request = pickle.load(requests)
+            request = _receive(requests)
         except EOFError:
             return
         try:

@@ -52,11 +52,12 @@ def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
     for side, stack in (("encoder", encoder), ("decoder", decoder)):
         if reason := _unsupported_stack(side, stack):
             return None, reason
-    for name in _shared_names(decoder):
-        if getattr(encoder, name) != getattr(decoder, name):
+    for name, attribute in _shared_settings(encoder, decoder).items():
+        value = getattr(encoder, attribute)
+        if value != getattr(decoder, attribute):
             return None, (
-                f"model.encoder.{name}: {getattr(encoder, name)!r} is not that of the decoder; transformers has no "
-                "model in which they differ"
+                f"model.encoder.{name}: {value!r} is not that of the decoder; transformers has no model in which they "
+                "differ"
             )
     if encoder.positions == "relative":
         if settings.tie not in ("all", "inputs"):
@@ -114,10 +115,11 @@ def _unsupported_stack(side: str, stack: TransformerSettings) -> str | None:
     return None
 
 
-def _shared_names(decoder: TransformerSettings) -> tuple[str, ...]:
-    """Settings that are one entry of config.json for both sides."""
-    if decoder.positions == "relative":
-        positions = ("relative_buckets", "relative_max_distance", "relative_per_layer")
-        return ("hidden", "heads", "head_width", "feed_forward", "activation", "norm_epsilon", "positions", *positions)
-    absolute = ("norm_placement", "embedding_norm", "scale_embedding", "activation", "hidden")
-    return absolute if decoder.positions in ABSOLUTE else ("positions",)
+def _shared_settings(encoder: TransformerSettings, decoder: TransformerSettings) -> dict[str, str]:
+    """Settings that are one entry of config.json for both sides, each with the attribute that holds its value."""
+    if "relative" in (encoder.positions, decoder.positions):
+        sizes = {"hidden": "hidden", "heads": "heads", "head_size": "head_width", "feed_forward": "feed_forward"}
+        relative = ("relative_buckets", "relative_max_distance", "relative_per_layer")
+        return {name: name for name in ("positions", "activation", "norm_epsilon", *relative)} | sizes
+    names = ("norm_placement", "embedding_norm", "scale_embedding", "activation", "hidden")
+    return {name: name for name in names}

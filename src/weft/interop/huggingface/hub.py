@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from weft.activity import activity
 from weft.errors import CheckpointError
+from weft.runtime.activity import activity
 
 PATTERNS = ("*.json", "*.safetensors", "*.model", "*.spm", "*.txt")
 """The files that an import reads. Pickles and code are left out."""

@@ -13,9 +13,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.activity import activity
 from weft.errors import CheckpointError, warn
-from weft.files import creating_folder, lock_folder, save_text
+from weft.files import save_text
 from weft.interop.huggingface.folder import Weights
 from weft.models.lora import LowRank, misfit, projections
 from weft.recipe import Recipe, TransformerSettings
@@ -33,8 +32,10 @@ from weft.runs.adapters import (
 )
 from weft.runs.layout import RunFolder
 from weft.runs.load import LoadedRun, load_run
+from weft.runs.locks import creating_folder, lock_folder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, write_tensors
+from weft.runtime.activity import activity
 
 PROJECTION = re.compile(r"(encoder|decoder)\.stack\.layers\.(\d+)\.(\w+)\.(\w+)")
 BART = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj", "linear1": "fc1", "linear2": "fc2"}

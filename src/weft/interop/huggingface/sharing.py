@@ -12,12 +12,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from weft.activity import activity
 from weft.errors import CheckpointError
-from weft.files import lock_folder, read_json
+from weft.files import read_json
 from weft.interop.export_folder import INFO_FILE
 from weft.interop.huggingface.hub import without_progress_bars
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_folder
+from weft.runtime.activity import activity
 
 NAME = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 RUN_FILES = (
@@ -54,9 +55,19 @@ def shared_files(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder")
     if (folder / INFO_FILE).is_file():
-        return [*_exported_files(folder), INFO_FILE]
+        return _without_links(folder, [*_exported_files(folder), INFO_FILE])
     RunFolder(folder).check()
-    return [name for name in RUN_FILES if (folder / name).is_file()]
+    return _without_links(folder, [name for name in RUN_FILES if (folder / name).is_file()])
+
+
+def _without_links(folder: Path, names: list[str]) -> list[str]:
+    """These files, if all are in the folder itself: a link in a stranger's run may lead to any file of this machine."""
+    for name in names:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise CheckpointError(
+                f"{folder / name}: is a symbolic link out of the folder; put a copy of what it points to in its place"
+            )
+    return names
 
 
 def _exported_files(folder: Path) -> list[str]:

@@ -104,7 +104,7 @@ def _library(tokenizer: Tokenizer, padding: int) -> str:
         vocabulary |= {token: id for id, token in enumerate([*unused, PADDING], tokenizer.size)}
     else:
         vocabulary += [[token, -10_000.0] for token in [*unused, PADDING]]
-    return json.dumps(content, ensure_ascii=False)
+    return json.dumps(content)
 
 
 def isolated_split(step: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def make_tokenizer(
     for role, id in roles_found.items():
         if id is None or not 0 <= id < rows:
             problem = "has none" if id is None else f"names the id {id}, but the embedding has {rows:,} rows"
-            raise VocabularyError(f"{original.path}: a model needs an {role} token; this one {problem}")
+            article = "a" if role == "begin" else "an"
+            raise VocabularyError(f"{original.path}: a model needs {article} {role} token; this one {problem}")
     assert unknown is not None and begin is not None and end is not None
     tokens = _language_tokens(family, original.names)
     special = {id for id in roles if id is not None} | original.special | set(tokens.values())

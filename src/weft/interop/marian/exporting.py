@@ -89,7 +89,7 @@ def unsupported(settings: ModelSettings, loss: str) -> str | None:
     """Why Marian has no such model, in one line that names the setting; None if it has."""
     if loss != "cross_entropy":
         return f"training.loss: Marian has no output layer for {loss!r}; only for 'cross_entropy'"
-    if settings.kind != "seq2seq" or settings.sources.count > 1 or settings.copy:
+    if settings.kind != "seq2seq" or settings.sources.count > 1 or settings.copies:
         return "model.kind, model.sources, model.copy: Marian gets only encoder-decoders of one source, without copying"
     if settings.attention.normalizer != "softmax":
         return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to Marian"

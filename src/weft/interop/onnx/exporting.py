@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from weft.activity import activity
 from weft.errors import RecipeError, SearchError, nearest
 from weft.files import save_text
 from weft.interop.export_folder import check_replaceable, write_export
@@ -27,6 +26,7 @@ from weft.recipe import ModelSettings
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
+from weft.runtime.activity import activity
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 QUANTIZATIONS = ("float32", "int8")
@@ -110,7 +110,7 @@ def unsupported(settings: ModelSettings) -> str | None:
             "model.sources.attention: 'parallel' is not exported to ONNX with a Transformer decoder, whose graph does "
             "not know the column of a source state; 'flat' is, and recurrent decoders are"
         )
-    if settings.copy:
+    if settings.copies:
         return (
             "model.copy: copying is not exported to ONNX: it gives probability to tokens of the source that no "
             "vocabulary has, for which there is no place among the logits"

@@ -22,11 +22,9 @@ from weft.attention.hard_alignment import First, Monotonic
 from weft.attention.source_attention import SeparateAttention, SeparateKeys, mask_columns
 from weft.attention.step_attention import KeysValues
 from weft.interop.onnx.encoding import Encoded, encode, with_mask
-from weft.interop.onnx.padded import Layers, PlainFirst, PlainLSTM, PlainMonotonic, PositionTable, run_transformer
+from weft.interop.onnx.padded import Layers, PlainFirst, PlainMonotonic, PositionTable, run_transformer
 from weft.interop.onnx.tensor_names import cache_names, tree_names
-from weft.models.cells import LSTM
 from weft.models.hard_attention import HardAttentionSeq2Seq, SourceMemory
-from weft.models.recurrent import RecurrentStack
 from weft.models.recurrent_decoder import Memory, RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerStack
@@ -67,8 +65,6 @@ def prepare(model: Exportable) -> Exportable:
     for module in model.modules():
         if isinstance(module, TransformerStack) and module.positions is not None:
             module.positions = PositionTable(module.positions)  # type: ignore[assignment]
-        if isinstance(module, RecurrentStack) and module.cell is LSTM:
-            module.cell = PlainLSTM
         if isinstance(module, Monotonic | First):
             module.__class__ = PlainMonotonic if isinstance(module, Monotonic) else PlainFirst
     return model

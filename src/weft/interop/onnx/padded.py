@@ -14,7 +14,7 @@ from weft.attention.hard_alignment import First, Monotonic, Transitions, logsume
 from weft.attention.multihead import MultiHeadAttention
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues
-from weft.models.cells import LSTM, LayerState
+from weft.models.cells import LayerState
 from weft.models.positions import Learned, Sinusoidal
 
 if TYPE_CHECKING:
@@ -39,17 +39,6 @@ class PositionTable(nn.Module):
 
     def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         return functional.embedding(positions_N, self.table_PD)
-
-
-class PlainLSTM(LSTM):
-    """The equations of an LSTM without a kernel."""
-
-    @staticmethod
-    def step(input_BG: Tensor, state_BG: Tensor | None, state: LayerState) -> LayerState:
-        gates_BG = input_BG if state_BG is None else input_BG + state_BG
-        enter_BD, forget_BD, new_BD, leave_BD = gates_BG.chunk(4, -1)
-        cell_BD = torch.sigmoid(forget_BD) * state[1] + torch.sigmoid(enter_BD) * torch.tanh(new_BD)
-        return torch.sigmoid(leave_BD) * torch.tanh(cell_BD), cell_BD
 
 
 class PlainMonotonic(Monotonic):
@@ -187,8 +176,7 @@ def _run_direction(
     def step(state: LayerState, inputs: tuple[Tensor, Tensor]) -> tuple[LayerState, Tensor]:
         input_BG, token_B1 = inputs
         state_BG = functional.linear(state[0], weights.state_GD, weights.state_bias_G)
-        gates_BG = input_BG + state_BG if cell.sums_gates else input_BG
-        new = cell.step(gates_BG, None if cell.sums_gates else state_BG, state)
+        new = cell.step(input_BG, state_BG, state)
         kept = tuple(torch.where(token_B1, after, before) for after, before in zip(new, state, strict=True))
         return kept, kept[0].clone()
 

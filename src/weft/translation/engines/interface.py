@@ -1,9 +1,10 @@
-"""The protocol of engines: token ids in, hypotheses out. A `Translator` is given one."""
+"""The two ends of an engine: the request that it searches, the hypotheses it returns. A `Translator` is given one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,49 +14,72 @@ from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import TRACED_CANDIDATES, Hypothesis
+from weft.text.frames import DEFAULT_FRAME, Frame
 from weft.text.id_rows import IdRows
-from weft.text.specials import BEGIN
 
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
 
+OBSERVED_CANDIDATES = 100
+"""Candidates of a step of greedy search or sampling that an observer sees."""
 COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
 
 
-@dataclass(frozen=True)
-class EngineRequest:
-    """Sources to search, and what to return for each."""
+@dataclass(frozen=True, kw_only=True)
+class TranslationRequest:
+    """Sources to translate, checked, and what to return for each.
 
-    sources: Sequence[Sequence[int]]
-    """Token ids as the model reads them: closed by the end token, unless they are prompts."""
-    prefixes: Sequence[Sequence[int]]
-    """For each source, the token ids that its outputs must begin with; empty: none."""
+    `Translator.request` makes one of texts, the pipeline adds their ids, and an engine searches it in batches, each of
+    which is a `weft.search.interface.SearchRequest`. Engines read nothing of the texts.
+    """
+
     settings: SearchSettings
+    texts: Sequence[str] = ()
+    sources: Sequence[Sequence[int]] = ()
+    """The token ids of the texts as the model reads them, in their frame unless they are prompts; empty: the texts have
+    not been tokenized."""
+    prefixes: Sequence[Sequence[int]] = ()
+    """For each source, the token ids that its outputs must begin with; empty: none."""
     n_best: int = 1
     return_attention: bool = False
     return_trace: bool = False
     """Whether to keep a record of every step of the search."""
-    start: tuple[int, ...] = (BEGIN,)
-    """What the decoder reads before the first token of an output."""
+    observer: StepObserver | None = None
+    """Sees every step of the search; its sentences are the sources of this request."""
+    frame: Frame = DEFAULT_FRAME
+    """What stands around sources and outputs."""
     prompts: bool = False
     """Whether the sources are prompts that a language model continues."""
     length_limits: LengthLimits = SMALLEST
     """What holds where the settings do not limit the length."""
     decoders: Sequence[Callable[[Sequence[int]], str]] = ()
     """For each source, the text of ids that may hold for its outputs alone; empty: the tokenizer decodes them all."""
-    observer: StepObserver | None = None
-    """Sees every step of the search; its sentences are the rows of this request."""
-    traced_candidates: int = TRACED_CANDIDATES
-    """Candidates of a step of greedy search or sampling that a trace contains."""
 
-    def select(self, rows: Iterable[int]) -> EngineRequest:
-        """The same request for some of the sources."""
+    @property
+    def start(self) -> tuple[int, ...]:
+        """What the decoder reads before the first token of an output."""
+        return self.frame.start
+
+    @property
+    def traced_candidates(self) -> int:
+        """Candidates of a step of greedy search or sampling that a trace contains."""
+        return TRACED_CANDIDATES if self.observer is None else OBSERVED_CANDIDATES
+
+    def parts(self, size: int) -> Iterator[TranslationRequest]:
+        """The texts of the request in parts of at most ``size``."""
+        for start in range(0, len(self.texts), size):
+            part = slice(start, start + size)
+            yield replace(self, texts=self.texts[part], prefixes=self.prefixes[part])
+
+    def select(self, rows: Iterable[int]) -> TranslationRequest:
+        """The request for some of the sources."""
         indices = rows if isinstance(rows, np.ndarray) else list(rows)
         sources = self.sources
         return replace(
             self,
             observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
+            texts=[self.texts[row] for row in indices] if self.texts else (),
             sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
             prefixes=[self.prefixes[row] for row in indices] if self.prefixes else (),
             decoders=[self.decoders[row] for row in indices] if self.decoders else (),
@@ -142,7 +166,7 @@ class Engine(Protocol):
     precision: str
     """What its matrix products are computed in: fp32, bf16 or int8."""
 
-    def search(self, request: EngineRequest) -> Sequence[list[Hypothesis]]:
+    def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
         """The hypotheses of every source, best first."""
         ...
 
@@ -159,12 +183,44 @@ class SearchedBatch(NamedTuple):
 class BatchEngine(Protocol):
     """An engine that returns the results of a request batch by batch."""
 
-    def batches(self, request: EngineRequest) -> Iterator[SearchedBatch]:
+    def batches(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
         """All sources of the request, each of them once, in any order."""
         ...
 
 
-def searched_batches(engine: Engine, request: EngineRequest) -> Iterator[SearchedBatch]:
+class PreparableSearch(Protocol):
+    """A search whose first batch can be encoded while another search still runs."""
+
+    def prepare(self) -> None:
+        """Encode the first batch. An error is raised when the results are read."""
+        ...
+
+    def batches(self, on_last_batch: Callable[[], None]) -> Iterator[SearchedBatch]:
+        """The results. ``on_last_batch``: called while the device takes the first steps of the last batch."""
+        ...
+
+
+@runtime_checkable
+class OverlappingEngine(Protocol):
+    """An engine whose host can do other work while its device searches."""
+
+    def begin(self, request: TranslationRequest) -> PreparableSearch | None:
+        """A search that can be prepared before its turn; None: nothing is gained by that."""
+        ...
+
+    def idle_event(self) -> Event | None:
+        """Set while a search waits for the device; None: no search does."""
+        ...
+
+
+@runtime_checkable
+class HasSteppingEngine(Protocol):
+    """An engine that cannot show its steps, and has another one that can."""
+
+    def stepping_engine(self) -> Engine: ...
+
+
+def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
     """The results of a request: batch by batch, if the engine can."""
     if isinstance(engine, BatchEngine):
         yield from engine.batches(request)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.search.interface import HasSentenceSteps, StepModel
+from weft.search.interface import StepModel
 from weft.tree import Tree, leaves
 
 
@@ -29,13 +29,6 @@ class StartedModel:
             tokens_B = torch.full((len(first),), token, device=first.device)
             _, state, _ = self.model.step(tokens_B, state, memory)
         return state
-
-    def for_one_sentence(self, memory: Any, *, rows: int, return_attention: bool) -> StartedModel | None:
-        """See `HasSentenceSteps`: the same after faster steps of the model."""
-        if not isinstance(self.model, HasSentenceSteps):
-            return None
-        steps = self.model.for_one_sentence(memory, rows=rows, return_attention=return_attention)
-        return None if steps is None else StartedModel(steps, self.tokens)
 
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
         return self.model.step(tokens_R, state, memory)

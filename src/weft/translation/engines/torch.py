@@ -1,8 +1,11 @@
-"""Searching with PyTorch: any model, every strategy of `weft.translation.strategies`."""
+"""Searching with PyTorch: any model, every strategy of `weft.translation.strategies`.
+
+An engine divides a request into batches, encodes each, and searches it. How that is carried out is its `Execution`: the
+plain one takes one batch after the other; `weft.fast` has others, for GPUs and for several cores.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,21 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from weft.activity import activity
 from weft.errors import SearchError
-from weft.models.device import allow_tf32
 from weft.models.interface import Model
-from weft.ragged import DeviceLayout, Layout, Ragged, budget_slices
+from weft.ragged import Layout, Ragged, budget_slices
 from weft.runs.size_limits import device_memory
+from weft.runtime.activity import activity
+from weft.runtime.replaceable import replaceable
+from weft.runtime.switches import allow_tf32
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.search.transfers import to_device
+from weft.search.state import to_device
 from weft.text import specials
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer
-from weft.translation.engines.interface import EngineRequest, SearchedBatch
-from weft.translation.engines.search_memory import (
+from weft.translation.engines.batch_sizes import (
     SMALL_SEARCH,
     HypothesisCount,
     StepSize,
@@ -33,23 +37,16 @@ from weft.translation.engines.search_memory import (
     memory_slices,
     sentences_at_once,
 )
-from weft.translation.engines.search_threads import MIN_HYPOTHESES, Rows, search_in_threads, shares
+from weft.translation.engines.interface import PreparableSearch, SearchedBatch, TranslationRequest
 from weft.translation.strategies import rng_key, search
 
 if TYPE_CHECKING:
     from weft.recipe import SearchSettings
-    from weft.search.cuda_graphs import CudaGraphLoop
     from weft.search.loop import StepLoop
-    from weft.translation.engines.encoder_graphs import EncoderGraphs
-    from weft.translation.engines.prompt_graphs import PromptGraphs
-    from weft.translation.engines.search_ahead import SearchAhead
-
-LENGTH_MULTIPLE = 16
-"""With CUDA graphs the longest source of a batch is rounded up to a multiple of this, so that fewer shapes occur."""
-
 
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
+Rows = NDArray[np.int64]
 Searched = tuple[Rows, Sequence[list[Hypothesis]]]
 """Rows of a request that were searched together, and their hypotheses."""
 
@@ -60,6 +57,42 @@ class PreparedBatch(NamedTuple):
     rows: Rows
     model: StepModel
     inputs: SearchRequest
+
+
+class Execution:
+    """Carries out the searches of an engine: one batch after the other, every step a call of the model."""
+
+    read_prompts: Callable[[Tensor, Any], Any] | None = None
+    """Returns the state of a language model after prompts (B, M), given its memory; None: `PromptedLM` reads them."""
+    loop: StepLoop | None = None
+    """Takes the steps of searches; None: a plain loop."""
+
+    def __init__(self, model: Model, device: torch.device) -> None:
+        self.model = model
+        self.device = device
+
+    def encode(self, batch: Ragged) -> Any:
+        """The memory of sources, which are on the CPU."""
+        return self.model.encode(batch.to(self.device))
+
+    def search(self, engine: TorchEngine, request: TranslationRequest) -> Iterator[Searched]:
+        """The results of all batches of a request, as they come."""
+        for rows in engine.parts(request):
+            yield rows, engine.search_rows(request, rows)
+
+    def begin(self, engine: TorchEngine, request: TranslationRequest) -> PreparableSearch | None:
+        """See `OverlappingEngine`."""
+        return None
+
+    def idle_event(self) -> Event | None:
+        """See `OverlappingEngine`."""
+        return None
+
+
+@replaceable
+def make_execution(model: Model, device: torch.device) -> Execution:
+    """The plain execution of any model on any device."""
+    return Execution(model, device)
 
 
 class TorchEngine:
@@ -86,87 +119,45 @@ class TorchEngine:
         self.tokenizer = tokenizer
         self.precision = precision
         self.seed = seed
-        modules = model.modules() if isinstance(model, nn.Module) else [model]
-        self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
+        self.execution = make_execution(model, self.device)
         self.step_size: StepSize | None = None
         """Measured before the first large search."""
         self.measured_prompt = 0
         """The length of the prompt that it was measured with, if the sources are prompts."""
-        self.loop: CudaGraphLoop | None = None
-        self.encoder_graphs: EncoderGraphs | None = None
-        self.prompt_graphs: PromptGraphs | None = None
-        if self.device.type == "cuda":
-            from weft.models.prefix_lm import PrefixLM
-            from weft.models.seq2seq import Seq2Seq
-            from weft.search.cuda_graphs import CudaGraphLoop
-            from weft.translation.engines.encoder_graphs import EncoderGraphs
 
-            self.loop = CudaGraphLoop(self.device)
-            is_recorded = type(model) in (Seq2Seq, PrefixLM)
-            self.encoder_graphs = EncoderGraphs(model, self.device) if is_recorded else None
-            if type(model) is PrefixLM and model.source_embedding is None:
-                from weft.translation.engines.prompt_graphs import PromptGraphs
-
-                self.prompt_graphs = PromptGraphs(model)
-
-    def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
+    def search(self, request: TranslationRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
         for batch in self.batches(request):
             for row, hypotheses in zip(batch.rows, batch.hypotheses, strict=True):
                 results[row] = hypotheses
         return results
 
-    @property
-    def idle(self) -> Event | None:
-        """Set while a search waits for the device; None where it does not."""
-        return None if self.loop is None else self.loop.idle
+    def batches(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
+        """The results of each batch as soon as it was searched."""
+        request = replace(request, sources=IdRows.of(request.sources))
+        return self.report(request, self.execution.search(self, request))
 
-    def begin(self, request: EngineRequest) -> SearchAhead | None:
-        """A search whose first batch can be encoded before its turn; None where nothing is gained by that."""
-        if self.loop is None or self._loop(request) is not self.loop:
-            return None
-        from weft.translation.engines.search_ahead import SearchAhead
-
-        return SearchAhead(self, self.loop, request)
-
-    def batches(
-        self, request: EngineRequest, ahead: SearchAhead | None = None, at_end: Callable[[], None] | None = None
-    ) -> Iterator[SearchedBatch]:
-        """The results of each batch as soon as it was searched.
-
-        ``ahead``: what `begin` has returned for the request; ``at_end``: see `SearchAhead.results`.
-        """
-        ahead = ahead or self.begin(request)
+    def report(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
+        """The results of a request, whose progress is shown."""
         with activity("translating", "lines", total=len(request.sources)) as translating:
-            results = self._searched(request) if ahead is None else ahead.results(at_end)
             for rows, hypotheses in results:
                 yield SearchedBatch(rows, hypotheses)
                 translating.done += len(rows)
 
-    def _searched(self, request: EngineRequest) -> Iterator[Searched]:
-        """Without CUDA graphs: one batch after the other, or dealt out to threads."""
-        request = replace(request, sources=IdRows.of(request.sources))
-        threads, hypotheses = self._threads(request), HypothesisCount.of(request).number
-        if threads == 1 or len(request.sources) * hypotheses < 2 * MIN_HYPOTHESES:
-            yield from ((rows, self._search_batch(request, rows)) for rows in self.parts(request))
-            return
-        dealt_out = (shares(rows, hypotheses=hypotheses, threads=threads) for rows in self.parts(request))
-        parts = itertools.chain.from_iterable(dealt_out)
-        yield from search_in_threads(lambda rows: self._search_batch(request, rows), parts, threads=threads)
+    def begin(self, request: TranslationRequest) -> PreparableSearch | None:
+        return self.execution.begin(self, replace(request, sources=IdRows.of(request.sources)))
 
-    def _threads(self, request: EngineRequest) -> int:
-        """The number of threads that search; one if steps are observed, or a user's own code is called."""
-        is_alone = request.observer is not None or request.decoders or request.settings.kind not in ("beam", "greedy")
-        return 1 if is_alone or self.device.type != "cpu" or not self._is_own_code else torch.get_num_threads()
+    def idle_event(self) -> Event | None:
+        return self.execution.idle_event()
 
-    def parts(self, request: EngineRequest) -> Iterator[Rows]:
+    def parts(self, request: TranslationRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def _rows_at_once(self, request: EngineRequest) -> int:
-        """How many rows of a batch fit in memory: all of them, unless the search is large."""
+    def _rows_at_once(self, request: TranslationRequest) -> int:
+        """The number of rows of a batch that fit in memory: all of them, unless the search is large."""
         if (
             self._chooses_by_memory(request)
             or self._is_small(request)
@@ -176,17 +167,17 @@ class TorchEngine:
         lengths = request.max_lengths(self.model)
         return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.device)
 
-    def _chooses_by_memory(self, request: EngineRequest) -> bool:
+    def _chooses_by_memory(self, request: TranslationRequest) -> bool:
         """Whether batches are as large as the memory of the device allows."""
         return request.settings.batch_tokens == "auto" and self.device.type == "cuda"
 
-    def _is_small(self, request: EngineRequest) -> bool:
+    def _is_small(self, request: TranslationRequest) -> bool:
         """Whether a search is so small that its memory need not be estimated."""
         hypotheses = HypothesisCount.of(request).number * len(request.sources)
         return hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH
 
-    def _step_size(self, request: EngineRequest) -> StepSize:
-        """What a step takes, measured with the longest source of the first request that needs it.
+    def _step_size(self, request: TranslationRequest) -> StepSize:
+        """The bytes of a step, measured with the longest source of the first request that needs it.
 
         The state of a hypothesis contains its prompt: it is measured again for a longer one.
         """
@@ -199,7 +190,7 @@ class TorchEngine:
             self.measured_prompt = int(lengths[longest])
         return self.step_size
 
-    def _batches(self, request: EngineRequest) -> Iterator[Rows]:
+    def _batches(self, request: TranslationRequest) -> Iterator[Rows]:
         """Rows to search together: of similar length, prompts of the same length."""
         budget = fixed_batch_tokens(request.settings)
         lengths = IdRows.of(request.sources).lengths_B
@@ -213,7 +204,7 @@ class TorchEngine:
                 slices = budget_slices([lengths[order]], [budget])
             yield from (order[part] for part in slices)
 
-    def _memory_slices(self, request: EngineRequest) -> list[slice]:
+    def _memory_slices(self, request: TranslationRequest) -> list[slice]:
         """Batches of sources that are sorted by length, chosen by the memory that is free."""
         if self._is_small(request) or (available := device_memory(self.device)) is None:
             return [slice(0, len(request.sources))] if request.sources else []
@@ -221,18 +212,17 @@ class TorchEngine:
         sentences_at_once(request, size, max_lengths=max_lengths, device=self.device)  # fails if it is none
         return memory_slices(request, size, max_lengths=max_lengths, available=available)
 
-    def _encode(self, request: EngineRequest) -> tuple[StepModel, Any]:
-        """What steps are taken with: the model, and the memory of the sources."""
+    def _encode(self, request: TranslationRequest) -> tuple[StepModel, Any]:
+        """The model to step, and the memory of the sources."""
         sources = IdRows.of(request.sources)
         ids, lengths = (torch.from_numpy(array.astype(np.int64)) for array in (sources.ids_N, sources.lengths_B))
         batch = Ragged(ids, Layout(lengths))
         with torch.no_grad(), self._tf32():
             if not request.prompts:
-                return self._started(request.start), self._encode_sources(batch)
+                return self._started(request.start), self.execution.encode(batch)
             from weft.models.prompted_lm import PromptedLM
 
-            read = None if self.prompt_graphs is None else self.prompt_graphs.read
-            model = PromptedLM(self.model, specials.BEGIN, read)
+            model = PromptedLM(self.model, specials.BEGIN, self.execution.read_prompts)
             return model, model.encode(to_device(ids, self.device).view(batch.rows, -1))
 
     def _started(self, start: tuple[int, ...]) -> StepModel:
@@ -243,7 +233,8 @@ class TorchEngine:
 
         return StartedModel(self.model, start[:-1])
 
-    def _search_batch(self, request: EngineRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
+    def search_rows(self, request: TranslationRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
+        """The hypotheses of some of the sources, searched together."""
         return self.search_prepared(self.prepare(request, rows), request.settings)
 
     def search_prepared(self, batch: PreparedBatch, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
@@ -253,7 +244,7 @@ class TorchEngine:
     def _tf32(self) -> AbstractContextManager[None]:
         return allow_tf32(self.precision == "tf32") if self.device.type == "cuda" else nullcontext()
 
-    def prepare(self, request: EngineRequest, rows: Rows) -> PreparedBatch:
+    def prepare(self, request: TranslationRequest, rows: Rows) -> PreparedBatch:
         """Encode some of the sources."""
         request = request.select(rows)
         settings, decoders = request.settings, request.decoders
@@ -263,6 +254,7 @@ class TorchEngine:
             begin=request.start[-1],
             end=specials.END,
             max_lengths=request.max_lengths(self.model),
+            source_lengths=self._source_lengths(request) if settings.coverage_penalty else (),
             min_lengths=request.min_lengths(),
             prefixes=request.prefixes,
             rng_keys=[] if settings.kind in DETERMINISTIC else [rng_key(source) for source in request.sources],
@@ -279,39 +271,20 @@ class TorchEngine:
         )
         return PreparedBatch(rows, model, inputs)
 
-    def _loop(self, request: EngineRequest) -> StepLoop | None:
-        """The loop that takes the steps: the plain one if each step is observed or traced."""
+    def _source_lengths(self, request: TranslationRequest) -> list[int]:
+        """For a coverage penalty."""
+        lengths: list[int] = IdRows.of(request.sources).lengths_B.tolist()
+        if request.prompts or not any(lengths):
+            raise SearchError("search.coverage_penalty: this model has no source to cover; set it to 0")
+        return lengths
+
+    def _loop(self, request: TranslationRequest) -> StepLoop | None:
+        """The loop that takes the steps: a plain one if each step is observed."""
         if request.observer is not None:
             from weft.search.loop import ObservedLoop
 
             return ObservedLoop(request.observer)
-        return self.loop
-
-    def _encode_sources(self, batch: Ragged) -> Any:
-        """The memory of sources. With CUDA graphs their longest length is rounded up, so that fewer shapes occur."""
-        longest = self._rounded_length(batch.layout.longest)
-        if longest is None:
-            return self.model.encode(batch.to(self.device))
-        memory = None if self.encoder_graphs is None else self.encoder_graphs.encode(batch, longest=longest)
-        if memory is not None:
-            return memory
-        kind = DeviceLayout if self.device.type == "cuda" else Layout
-        layout = kind(batch.lengths, self.device, longest=longest)
-        return self.model.encode(Ragged(to_device(batch.values, self.device), layout))
-
-    def _rounded_length(self, longest: int) -> int | None:
-        """What the longest length is rounded up to; None: it is not."""
-        if self.loop is None:
-            return None
-        from weft.models.prefix_lm import PrefixLM
-        from weft.models.transformer_encoder import TransformerEncoder
-
-        reader = self.model if isinstance(self.model, PrefixLM) else getattr(self.model, "encoder", None)
-        if not longest or not isinstance(reader, PrefixLM | TransformerEncoder):
-            return None
-        longest = -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        limit = reader.stack.max_positions
-        return None if limit is not None and longest > limit else longest
+        return self.execution.loop
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
         """Phrases as token ids."""

@@ -15,6 +15,7 @@ import torch
 
 pytest.importorskip("ctranslate2")
 
+from weft.errors import SearchError
 from weft.files import cache_folder
 from weft.recipe import make_recipe
 from weft.runs.load import LoadedRun, load_run
@@ -159,6 +160,18 @@ class TestLoading:
             [*before, "ctranslate2-float32", "ctranslate2-int8"]
         )
         assert len(list(cache.iterdir())) == 1
+
+    def test_few_target_tokens_are_no_reason_to_refuse(self, run: Path, cache: Path) -> None:
+        """Unless search.stop is set, a search that must be CTranslate2's stops as CTranslate2 does."""
+        text = (run / "recipe.toml").read_text("utf-8")
+        (run / "recipe.toml").write_text(text.replace('stop = "finished"\n', ""), "utf-8")
+        ours, theirs = (load(run, engine=engine) for engine in ("torch", "ctranslate2"))
+        assert ours.search_settings({}).stop == "outranked" and theirs.search_settings({}).stop == "finished"
+        sources = ["a b c", "b a"]
+        expected = [result.text for result in ours.translate(sources, stop="finished")]
+        assert [result.text for result in theirs.translate(sources)] == expected
+        with pytest.raises(SearchError, match=r"search\.stop: 'outranked' is not known to CTranslate2"):
+            theirs.translate(sources, stop="outranked")
 
     @pytest.mark.parametrize("where", ["a file", "a read-only folder", "no home"])
     def test_a_cache_that_cannot_be_written(

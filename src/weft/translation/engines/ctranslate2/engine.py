@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from weft.activity import activity
 from weft.errors import SearchError, option
 from weft.runs.load import LoadedRun
 from weft.runs.size_limits import available_memory, gigabytes
+from weft.runtime.activity import activity
 from weft.search.interface import Hypothesis
+from weft.translation.engines.batch_sizes import SCORE_BYTES, USABLE, HypothesisCount
 from weft.translation.engines.ctranslate2.support import (
     CPU_BATCH,
     STARTS,
@@ -17,8 +18,7 @@ from weft.translation.engines.ctranslate2.support import (
     unsupported_model,
     unsupported_search,
 )
-from weft.translation.engines.interface import EngineRequest
-from weft.translation.engines.search_memory import SCORE_BYTES, USABLE, HypothesisCount
+from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import TorchEngine
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ class CTranslate2Engine:
         self._model: CTranslate2Model | None = None
         self._loading = threading.Lock()
 
-    def search(self, request: EngineRequest) -> list[list[Hypothesis]]:
+    def stepping_engine(self) -> TorchEngine:
+        return self.fallback
+
+    def search(self, request: TranslationRequest) -> list[list[Hypothesis]]:
         if not request.sources:
             return []
         few = len(request.sources) < MIN_SENTENCES or request.return_attention
@@ -78,13 +81,13 @@ class CTranslate2Engine:
             results[row] = hypotheses
         return results
 
-    def _unsupported(self, request: EngineRequest) -> str | None:
+    def _unsupported(self, request: TranslationRequest) -> str | None:
         """Why CTranslate2 cannot be used for a request; None if it can."""
-        from weft.models.ensemble import Ensemble
+        from weft.models.architecture import architecture_of
 
         if not is_installed():
             return "CTranslate2 is not installed; `pip install ctranslate2`"
-        if isinstance(self.fallback.model, Ensemble):
+        if architecture_of(self.fallback.model).members:
             return "CTranslate2 has no ensembles"
         reason = unsupported_model(self.run.recipe.model, loss=self.run.recipe.training.loss)
         reason = reason or unsupported_search(request.settings, n_best=request.n_best)
@@ -94,7 +97,7 @@ class CTranslate2Engine:
             return "its outputs start with other tokens than <s> or </s>, which CTranslate2 counts in their length"
         return reason or self._too_large(request)
 
-    def _too_large(self, request: EngineRequest) -> str | None:
+    def _too_large(self, request: TranslationRequest) -> str | None:
         """Why a request needs too much memory for CTranslate2, which does not make its batches smaller to fit."""
         (count, setting), vocabulary = HypothesisCount.of(request), self.run.tokenizers.target.size
         if request.settings.kind == "beam" and 2 * count > vocabulary:

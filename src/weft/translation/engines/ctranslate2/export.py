@@ -15,19 +15,25 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import nn
 
 from weft.errors import CheckpointError, RecipeError, SearchError, nearest
-from weft.files import lock_folder, read_json, remove_left_folders, save_text
+from weft.files import read_json, save_text
+from weft.models.architecture import architecture_of
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer_decoder import TransformerDecoder
-from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
+from weft.runs.locks import lock_folder, remove_left_folders
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.translation.engines.ctranslate2.specification import POSITIONS, make_spec, max_positions, token_names
+from weft.translation.engines.ctranslate2.specification import (
+    POSITIONS,
+    make_spec,
+    max_positions,
+    token_names,
+    transformer_stacks,
+)
 from weft.translation.engines.ctranslate2.support import STARTS, is_installed, unsupported_model
 
 FORMAT = 2
@@ -104,14 +110,14 @@ def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32",
 def write_model(run: LoadedRun, folder: Path, *, quantization: str = "float32", positions: int = POSITIONS) -> None:
     """Make a folder with the files that `CTranslate2Model` reads."""
     model = _check_exportable(run, quantization)
-    assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
+    encoder, decoder = transformer_stacks(model)
     start, names = run.tokenizers.frame.start, token_names(run.tokenizers.target.size)
     info = ExportInfo(
         source_vocabulary=run.tokenizers.source.size,
         target_vocabulary=run.tokenizers.target.size,
         quantization=quantization,
-        max_source_length=max_positions(model.encoder.stack, positions),
-        max_target_length=max_positions(model.decoder.stack, positions),
+        max_source_length=max_positions(encoder, positions),
+        max_target_length=max_positions(decoder, positions),
         weights=hash_tensors(model_tensors(model)),
         start=[] if start in STARTS else [names[id] for id in start],
     )
@@ -133,12 +139,13 @@ def _check_exportable(run: LoadedRun, quantization: str) -> Seq2Seq:
     reason = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if reason is not None:
         raise RecipeError(f"{name}: {reason}")
-    if not isinstance(model, Seq2Seq):
+    if architecture_of(model).kind != "seq2seq":
         raise RecipeError(f"{name}: an ensemble is not a single model; export its runs one at a time")
-    assert isinstance(model.decoder, TransformerDecoder)
-    if not isinstance(model.decoder.stack.layers[0].self_attention.output, nn.Linear):
+    seq2seq = cast(Seq2Seq, model)
+    _, decoder = transformer_stacks(seq2seq)
+    if not isinstance(decoder.layers[0].self_attention.output, nn.Linear):
         raise RecipeError(f"{name}: its matrices are already quantized; export the run as it is stored")
-    return model
+    return seq2seq
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -7,8 +7,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.data.store.worker_processes import core_count
 from weft.errors import SearchError
+from weft.runtime.processes import core_count
 from weft.text.specials import END, SPECIALS
 from weft.translation.engines.ctranslate2.export import ExportInfo
 from weft.translation.engines.ctranslate2.specification import token_names

@@ -37,7 +37,7 @@ from weft.recipe import SearchSettings
 from weft.search.interface import Hypothesis
 from weft.search.repetition import LoopLimits, has_loop
 from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output, Rows
-from weft.translation.engines.interface import EngineRequest
+from weft.translation.engines.interface import TranslationRequest
 
 KINDS = ("greedy", "beam", "sample")
 NO_LENGTH_PENALTY = 1e-9
@@ -45,7 +45,7 @@ NO_LENGTH_PENALTY = 1e-9
 
 def search(
     model: CTranslate2Model,
-    request: EngineRequest,
+    request: TranslationRequest,
     *,
     max_lengths: Sequence[int],
     min_lengths: Sequence[int] | None = None,
@@ -96,7 +96,7 @@ def search(
     return [[hypothesis(*pair) for pair in zip(*row, strict=True)] for row in zip(best, scores, strict=True)]
 
 
-def _check(model: CTranslate2Model, request: EngineRequest, max_lengths: Sequence[int]) -> None:
+def _check(model: CTranslate2Model, request: TranslationRequest, max_lengths: Sequence[int]) -> None:
     """Refuse what CTranslate2 would do differently, or not at all."""
     settings, size = request.settings, _beam_size(request)
     if settings.kind not in KINDS:
@@ -137,11 +137,11 @@ def _check(model: CTranslate2Model, request: EngineRequest, max_lengths: Sequenc
         )
 
 
-def _beam_size(request: EngineRequest) -> int:
+def _beam_size(request: TranslationRequest) -> int:
     return max(request.settings.size, request.n_best) if request.settings.kind == "beam" else 1
 
 
-def _finished(request: EngineRequest) -> int:
+def _finished(request: TranslationRequest) -> int:
     """How many finished hypotheses end the search of a row."""
     if request.settings.kind != "beam":
         return request.n_best
@@ -152,7 +152,7 @@ def _length_penalty(settings: SearchSettings) -> float:
     return 0.0 if settings.normalization == "none" else settings.length_penalty
 
 
-def _options(request: EngineRequest) -> dict[str, Any]:
+def _options(request: TranslationRequest) -> dict[str, Any]:
     """The request in CTranslate2's own options."""
     settings, size = request.settings, _beam_size(request)
     options: dict[str, Any] = {
@@ -175,7 +175,7 @@ def _options(request: EngineRequest) -> dict[str, Any]:
     return options
 
 
-def _run(model: CTranslate2Model, rows: Rows, request: EngineRequest) -> list[list[Output]]:
+def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> list[list[Output]]:
     """What CTranslate2 finds for every row, each within its own maximum length."""
     indices, size, finished = range(len(rows.sources)), _beam_size(request), _finished(request)
     samples = request.settings.kind == "sample"
@@ -194,7 +194,7 @@ def _run(model: CTranslate2Model, rows: Rows, request: EngineRequest) -> list[li
     return [outputs[row] for row in indices]
 
 
-def _is_incomplete(outputs: list[Output], rows: Rows, row: int, request: EngineRequest) -> bool:
+def _is_incomplete(outputs: list[Output], rows: Rows, row: int, request: TranslationRequest) -> bool:
     """Whether a row must be searched again: an output is too long, or an unfinished one may hide one that ended."""
     if any(len(output.names) > rows.max_lengths[row] for output in outputs):
         return True

@@ -15,15 +15,14 @@ The tables of `sinusoidal` and `alibi` have ``positions`` positions; a learned o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.relative_positions import AlibiBias, T5Bias
-from weft.models.positions import Learned
+from weft.models.positions import Learned, Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
@@ -52,10 +51,10 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None =
     """
     from ctranslate2 import specs
 
-    assert isinstance(model.encoder, TransformerEncoder) and isinstance(model.decoder, TransformerDecoder)
     with torch.no_grad():
-        encoder, decoder = model.encoder.stack, model.decoder.stack
-        [(alignment_layer, heads)] = model.decoder.alignment.items()  # heads of several layers: `unsupported_model`
+        encoder, decoder = transformer_stacks(model)
+        alignment = cast(TransformerDecoder, model.decoder).alignment
+        [(alignment_layer, heads)] = alignment.items()  # heads of several layers: `unsupported_model`
         spec = specs.TransformerSpec(
             specs.TransformerEncoderSpec(**_options(encoder.settings)),
             specs.TransformerDecoderSpec(
@@ -82,6 +81,11 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None =
     spec.config.add_source_eos = False  # sources are given as the model reads them, with the end token
     spec.config.layer_norm_epsilon = decoder.settings.norm_epsilon  # the encoder's too (`unsupported_model`)
     return spec
+
+
+def transformer_stacks(model: Seq2Seq) -> tuple[TransformerStack, TransformerStack]:
+    """Of the encoder and the decoder, which `unsupported_model` has found to be Transformers."""
+    return cast(TransformerEncoder, model.encoder).stack, cast(TransformerDecoder, model.decoder).stack
 
 
 def _options(settings: TransformerSettings) -> dict[str, Any]:
@@ -127,10 +131,10 @@ def _fill_embeddings(spec: Any, embeddings: Any, stack: TransformerStack, table_
 
 
 def _fill_stack(spec: Any, stack: TransformerStack, positions: int) -> None:
-    if isinstance(stack.positions, Learned):
-        spec.position_encodings.encodings = _array(stack.positions.weight_PD)
-    elif stack.positions is not None:
-        spec.position_encodings.encodings = _array(stack.positions.table.make(positions))
+    if stack.settings.positions == "learned":
+        spec.position_encodings.encodings = _array(cast(Learned, stack.positions).weight_PD)
+    elif stack.settings.positions == "sinusoidal":
+        spec.position_encodings.encodings = _array(cast(Sinusoidal, stack.positions).table.make(positions))
     if stack.embedding_norm is not None:
         _fill_norm(spec.layernorm_embedding, stack.embedding_norm)
     bias = _distance_table(stack, positions)
@@ -149,12 +153,14 @@ def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray
     Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those are for
     one distance each. So with 2 · positions buckets per direction, every distance has one of its own.
     """
-    if isinstance(stack.relative_bias, T5Bias):
-        return _array(stack.relative_bias.weight_KH), np.int32(stack.relative_bias.max_distance)
+    if stack.settings.positions == "relative":
+        biases: Any = stack.relative_bias
+        relative: T5Bias = biases[0] if stack.settings.relative_per_layer else biases  # of one layer: see `support`
+        return _array(relative.weight_KH), np.int32(relative.max_distance)
     directions = 2 if stack.layers[0].cross_attention is None else 1
-    if isinstance(stack.relative_bias, AlibiBias):
+    if stack.settings.positions == "alibi":
         distances_K = torch.arange(2 * positions, dtype=torch.float32)
-        penalties_KH = -distances_K[:, None] * stack.relative_bias.slopes_H.cpu().float()
+        penalties_KH = -distances_K[:, None] * cast(AlibiBias, stack.relative_bias).slopes_H.cpu().float()
         return _array(penalties_KH.repeat(directions, 1)), np.int32(4 * positions)
     if stack.settings.positions == "none":
         return np.zeros((32, stack.settings.heads), np.float32), np.int32(128)
@@ -162,10 +168,11 @@ def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray
 
 
 def _fill_layer(spec: Any, layer: TransformerLayer) -> None:
-    _fill_attention(spec.self_attention, layer.self_attention)
+    own, cross = layer.self_attention, layer.cross_attention
+    _fill_linears(spec.self_attention, own.query_key_value, own.output)
     _fill_norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
-    if layer.cross_attention is not None:
-        _fill_attention(spec.attention, layer.cross_attention)
+    if cross is not None:
+        _fill_linears(spec.attention, cross.query, cross.key_value, cross.output)
         _fill_norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
     if layer.feed_forward is None:
         width = layer.self_attention.output.out_features
@@ -193,12 +200,8 @@ def _fill_zero_feed_forward(spec: Any, norm: nn.Module, *, width: int) -> None:
     _fill_linear(spec.linear_1, leave, torch.zeros(width))
 
 
-def _fill_attention(spec: Any, attention: SelfAttention | CrossAttention) -> None:
-    """Both have queries, keys and values in this order: in one matrix or, for cross-attention, in two."""
-    if isinstance(attention, SelfAttention):
-        projections = [attention.query_key_value, attention.output]
-    else:
-        projections = [attention.query, attention.key_value, attention.output]
+def _fill_linears(spec: Any, *projections: nn.Linear) -> None:
+    """Of an attention: queries, keys and values in this order, in one matrix or in two, then the output."""
     for linear, projection in zip(spec.linear, projections, strict=True):
         _fill_linear(linear, projection.weight, projection.bias)
 
@@ -206,7 +209,7 @@ def _fill_attention(spec: Any, attention: SelfAttention | CrossAttention) -> Non
 def _put_first(spec: Any, layer: TransformerLayer, heads: Sequence[int]) -> None:
     """The attention to the source with these heads before all others: other rows of projections, columns of outputs."""
     attention = layer.cross_attention
-    assert isinstance(attention, CrossAttention)
+    assert attention is not None
     sizes = attention.heads, attention.head_width
     order = [*heads, *(head for head in range(attention.heads) if head not in heads)]
     for linear, projection in zip(spec.linear, (attention.query, attention.key_value), strict=False):
@@ -217,8 +220,8 @@ def _put_first(spec: Any, layer: TransformerLayer, heads: Sequence[int]) -> None
 
 
 def _fill_output(spec: Any, model: Seq2Seq) -> None:
-    assert isinstance(model.decoder, TransformerDecoder)
-    weight_VE, bias_V, readout = model.output.weight_VD, model.output.bias_V, model.decoder.readout
+    weight_VE, bias_V = model.output.weight_VD, model.output.bias_V
+    readout = cast(TransformerDecoder, model.decoder).readout
     if isinstance(readout, nn.Linear):
         _fill_linear(spec, weight_VE @ readout.weight, weight_VE @ readout.bias + bias_V)
     else:

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
 from weft.recipe.portability import only_in_weft
+from weft.recipe.search import irrelevant_settings
 from weft.text.specials import BEGIN, END
-from weft.translation.setting_scopes import irrelevant_settings
 
 STARTS = ((BEGIN,), (END,))
 """What the decoder of a model may read before the first token of an output."""

@@ -1,0 +1,1 @@
+"""Programs around the library: the command line, the service, labs, tuning, reports, benchmarks, clusters."""

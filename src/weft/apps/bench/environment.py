@@ -1,0 +1,30 @@
+"""What a measurement may depend on besides its settings: versions and the kind of machine."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from weft import __version__
+from weft.runtime.processes import core_count
+
+
+def environment() -> dict[str, str]:
+    """What a result may depend on besides its seeds: versions and the kind of machine."""
+    return {
+        "weft": __version__,
+        "torch": version("torch"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {core_count()} cores",
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return " ".join(next(names, "unknown processor").split())

@@ -1,0 +1,147 @@
+"""``weft trace``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.apps.cli.arguments import (
+    Adapter,
+    Changes,
+    Device,
+    Json,
+    Run,
+    Search,
+    check_adapter,
+    check_picture,
+    check_runs,
+    search_changes,
+)
+from weft.apps.cli.model_loading import load_runs
+from weft.files import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.search.trace import Trace
+    from weft.translation.results import CopiedTokens, Translation
+
+
+def command(
+    run: Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to translate.", show_default=False)],
+    search: Search = None,
+    to: Annotated[Path | None, typer.Option("--to", "--out", help="Write a picture: .svg, .png or .pdf.")] = None,
+    as_json: Json = False,
+    changes: Changes = None,
+    width: Annotated[
+        int | None, typer.Option("--width", min=40, help="Columns of the output; by default those of the terminal.")
+    ] = None,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Show the steps of a search.
+
+    Beam search: the tree of hypotheses that were kept, pruned and finished, and the best path. Greedy search and
+    sampling: the candidates of every step, those that the sampling filters kept, and the chosen one. For a model
+    that copies (model.copy), a table says how much of each token of the output was copied.
+    """
+    check_picture(to)
+    check_runs(run)
+    check_adapter(run, adapter)
+    settings = search_changes(run, search, changes)
+    from weft.errors import SearchError
+    from weft.pictures.trace import VIEWS
+    from weft.translation.text_processor import NO_TOKEN
+
+    model = load_runs(run, device=device, adapter=adapter)
+    kind = model.search_settings(settings).kind
+    translation = model.translate(text, return_attention=False, return_trace=True, **settings)
+    trace = translation.trace
+    if not text.strip() and (trace is None or not trace.steps):
+        raise SearchError("TEXT is empty: there is nothing to search for")
+    if trace is None:
+        raise SearchError(f"search.kind: {kind!r} has no trace; choose one of beam, greedy, sample")
+
+    target = model.tokenizers_for(text).target
+
+    def label(token: int) -> str:
+        # Of a model that copies, the end and the padding of the source have ids too, with a probability of zero.
+        return target.tokens([token])[0] if token < target.size else NO_TOKEN
+
+    title = f"{text} → {translation.text}"
+    if to is not None:
+        VIEWS[type(trace)].draw(trace, label, to, title=title)
+        if not as_json:
+            typer.echo(to)
+    if as_json:
+        result = record(translation, kind, trace, label)
+        if copied := model.copied_tokens(translation):
+            result["copied"] = copied._asdict()
+        typer.echo(json_text(result))
+    elif to is None:
+        _print(trace, label, title, width)
+        if copied := model.copied_tokens(translation):
+            _print_copied(copied)
+
+
+def _print_copied(copied: CopiedTokens) -> None:
+    """Which tokens of the best output were copied."""
+    from rich.console import Console
+
+    from weft.pictures.copied_tokens import terminal_copied_tokens
+
+    sys.stdout.write(f"\n{terminal_copied_tokens(*copied, ascii_only=Console().options.ascii_only)}\n")
+
+
+def _print(trace: Trace, label: Callable[[int], str], title: str, width: int | None) -> None:
+    from rich.console import Console
+
+    from weft.pictures.labels import caption
+    from weft.pictures.terminal import ascii_text
+    from weft.pictures.trace import VIEWS
+
+    console = Console(highlight=False)
+    heading = caption(title)
+    if console.options.ascii_only:
+        heading = ascii_text(heading.replace("→", "->"))
+    lines = VIEWS[type(trace)].terminal(
+        trace,
+        label,
+        width=width or console.width,
+        color=console.color_system is not None and not console.no_color,
+        ascii_only=console.options.ascii_only,
+    )
+    sys.stdout.write(f"{heading}\n\n{lines}")
+
+
+def record(translation: Translation, kind: str, trace: Trace, label: Callable[[int], str]) -> dict[str, Any]:
+    """A trace for ``--json``: every token as text and id."""
+    from weft.search.trace import BeamTrace
+
+    steps: list[Any]
+    if isinstance(trace, BeamTrace):
+        steps = [
+            [
+                {"text": label(branch.token)}
+                | branch._asdict()
+                | {"winner": step < len(trace.winner) and trace.winner[step] == index}
+                for index, branch in enumerate(branches)
+            ]
+            for step, branches in enumerate(trace.steps)
+        ]
+    else:
+        steps = [{"texts": [label(token) for token in draw.tokens]} | draw._asdict() for draw in trace.steps]
+    result = {
+        "source": translation.source,
+        "text": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "gap": translation.gap,
+        "search": kind,
+        "steps": steps,
+    }
+    return result | ({"winner": trace.winner} if isinstance(trace, BeamTrace) else {})

@@ -1,0 +1,296 @@
+"""``weft translate``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from weft.apps.cli.arguments import (
+    Adapter,
+    Changes,
+    Device,
+    Engine,
+    Json,
+    Precision,
+    Run,
+    RunArguments,
+    Search,
+    SourceLanguage,
+    TargetLanguage,
+    With,
+    check_file,
+    search_changes,
+)
+from weft.apps.cli.bad_lines import BadLinePolicy, BadLines
+from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
+from weft.apps.cli.translate_ray import (
+    RayAddress,
+    RayColumn,
+    RayGpus,
+    RayOptions,
+    RayWorkers,
+    SourceFiles,
+    one_file,
+    translate_on_ray,
+)
+from weft.errors import DataError, plural
+from weft.runtime.activity import Activity, activity
+
+if TYPE_CHECKING:
+    from weft.data.reading.lines import BadLine
+    from weft.translation.output_format import OutputFormat
+    from weft.translation.results import Translation
+    from weft.translation.resumable_output import ResumableOutput
+    from weft.translation.translator import Translator
+    from weft.translation.windows import WindowSearch
+
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Write to this file, which appears once it is complete; with --ray, a folder."),
+]
+
+
+class Job(NamedTuple):
+    """What to translate, with what, and how."""
+
+    file: str
+    arguments: RunArguments
+    settings: dict[str, Any]
+    format: OutputFormat
+    bad_lines: BadLinePolicy
+    lines: range | None = None
+    """The lines to translate, counted from 0; None: all."""
+
+    @property
+    def first_line(self) -> int:
+        """The number of its first line in the file, counted from 1."""
+        return 1 if self.lines is None else self.lines.start + 1
+
+    @property
+    def search(self) -> WindowSearch:
+        from weft.translation.windows import WindowSearch
+
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention)
+
+    def stream(self) -> Iterator[str | BadLine | None]:
+        """The source lines, and None whenever there are no more of them for now."""
+        from weft.data.reading.lines import BadLine, stream_lines
+
+        lines = stream_lines(self.file, keep_bad=True, first=self.first_line - 1)
+        for line in lines if self.lines is None else islice(lines, len(self.lines)):
+            if isinstance(line, BadLine) and not self.bad_lines.skips:
+                self.bad_lines.report(line.message)
+            yield line
+
+    def load(self) -> Translator:
+        from weft.errors import SearchError
+
+        model = self.arguments.load()
+        search = model.search_settings(self.settings)
+        _ = model.with_languages(search.source_language, search.target_language).tokenizers.frame  # refused here
+        if self.format.align and not model.recipe.model.attends:
+            raise SearchError(
+                f"--align: {self.arguments.run} has no attention (model.attention.score = 'none'), so it has no links"
+            )
+        return model
+
+    def identity(self, model: Translator) -> dict[str, Any]:
+        """What must be the same when the output is resumed; the batch size need not be."""
+        from weft.runs.layout import RunFolder
+
+        search = model.search_settings(self.settings).model_dump()
+        del search["batch_tokens"]
+        for name in ("source_language", "target_language"):
+            if search[name] is None:  # as before there were languages
+                del search[name]
+        adapter = {} if self.arguments.adapter is None else {"--adapter": self.arguments.adapter}
+        return {
+            "weights": [RunFolder(run).content_hash() for run in self.arguments.runs],
+            **adapter,
+            **{f"search.{name}": value for name, value in search.items()},
+            "--n-best": self.format.n_best,
+            "--align": self.format.align,
+            "--json": self.format.as_json,
+            "--precision": self.arguments.precision,
+            "--engine": self.arguments.engine,
+        }
+
+
+def command(
+    run: Run,
+    files: SourceFiles = None,
+    output: Output = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an --output that was interrupted.")] = False,
+    part: PartOfFile = None,
+    merge: Merge = False,
+    ray: RayAddress = None,
+    workers: RayWorkers = None,
+    gpus: RayGpus = None,
+    column: RayColumn = "source",
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+    search: Search = None,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
+    align: Annotated[
+        bool,
+        typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word."),
+    ] = False,
+    as_json: Json = False,
+    bad_lines: BadLines = "error",
+    more: With = None,
+    adapter: Adapter = None,
+    precision: Precision = None,
+    engine: Engine = None,
+    changes: Changes = None,
+    device: Device = "auto",
+) -> None:
+    """Translate lines: one line in, one line out, in order.
+
+    With --n-best N, each line gives up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
+    skip, a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
+
+    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
+    command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
+    translates its share of the lines; once all have finished, the same command with --merge joins their outputs.
+    """
+    output = None if output == Path("-") else output
+    policy = BadLinePolicy(bad_lines)
+    file = one_file(files, ray)
+    if resume:
+        _check_resume(file, output)
+    arguments = RunArguments(run, more, device, precision, engine, adapter)
+    arguments.check()
+    settings = search_changes(run, search, changes)
+    languages = {"source_language": source_language, "target_language": target_language}
+    settings |= {name: language for name, language in languages.items() if language is not None}
+    check_file(file)
+    job = Job(file, arguments, settings, _output_format(n_best, align, as_json), policy)
+    if ray is not None:
+        translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
+    elif merge:
+        merge_outputs(job, output, part=part)
+    elif part is not None:
+        translate_part(job, part, output, resume=resume)
+    elif output is None:
+        _translate(job.load(), job, job.stream(), _to_stdout)
+        policy.finish()
+    else:
+        translate_to_file(job, output, resume=resume)
+
+
+def _output_format(n_best: int, align: bool, as_json: bool) -> OutputFormat:
+    from weft.translation.output_format import OutputFormat
+
+    return OutputFormat(n_best, align, as_json)
+
+
+def translate_to_file(
+    job: Job, output: Path, *, resume: bool, before_finish: Callable[[ResumableOutput], None] | None = None
+) -> None:
+    """Translate into a file that survives an interruption; ``before_finish``: called before it gets its name."""
+    from weft.translation.resumable_output import ResumableOutput
+
+    resumable = ResumableOutput(output, resume=resume)
+    weights = [run / "model.safetensors" for run in job.arguments.runs]
+    if resume and resumable.is_complete(since=[Path(job.file), *weights]):
+        resumable.remove_progress()
+        print(f"weft: {output} is complete; to translate again, omit --resume", file=sys.stderr)
+        return
+    with resumable:
+        model = job.load()
+        stream = job.stream()
+        resumable.begin(job.identity(model), stream)
+        if resumable.lines:
+            print(f"weft: {plural(resumable.lines, 'line')} done; continuing", file=sys.stderr)
+        try:
+            _translate(model, job, stream, resumable.add, first_line=resumable.lines + job.first_line)
+        except KeyboardInterrupt:
+            if resumable.lines and job.file != "-":
+                print(f"weft: {plural(resumable.lines, 'line')} done; continue with --resume", file=sys.stderr)
+            raise
+        if before_finish is not None:
+            before_finish(resumable)
+        resumable.finish()
+    job.bad_lines.finish(resumable.skipped)
+
+
+def _translate(
+    model: Translator,
+    job: Job,
+    stream: Iterator[str | BadLine | None],
+    write: Callable[..., None],
+    *,
+    first_line: int = 1,
+) -> None:
+    """Window by window: read, translate, write."""
+    from weft.translation import text_warnings
+    from weft.translation.text_warnings import CHECKED_LINES, warn_of_sources, warn_of_unproven
+
+    search = model.search_settings(job.settings)
+    outputs = cut_off = unproven = 0
+    with _counting(job.file):
+        for window, results in job.search.translate_stream(model, stream, file=job.file):
+            translations, content = format_window(job, window, results, first_line)
+            if not outputs:
+                sources = [translation.source for translation in islice(translations, CHECKED_LINES)]
+                warn_of_sources(model, job.arguments.run, job.file, sources)
+            write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
+            first_line += len(window)
+            outputs += len(translations)
+            cut_off += sum(translation.ended_by_length for translation in translations)
+            if search.kind == "exact":
+                unproven += sum(not one.proven and bool(one.token_scores) for one in translations)
+    text_warnings.warn_of_cut_off(cut_off, outputs, search)
+    warn_of_unproven(unproven, outputs, search)
+
+
+def format_window(
+    job: Job, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
+) -> tuple[list[Translation], str]:
+    """The translations of the lines that are not skipped, and the output of all of them."""
+    from weft.data.reading.lines import BadLine, display_name
+
+    remaining = iter(results)
+    translations: list[Translation] = []
+    content: list[str] = []
+    for number, line in enumerate(window, first_line):
+        result = line if isinstance(line, BadLine) else next(remaining)
+        if isinstance(result, BadLine | DataError):
+            location = f"{display_name(job.file)}:{number}: "
+            message = result.message if isinstance(result, BadLine) else f"{location}{result}"
+            job.bad_lines.report(message)
+            content.append(job.format.skipped(message))
+        else:
+            translations.append(result)
+            content.append(job.format.lines(result))
+    return translations, "".join(content)
+
+
+def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) -> None:
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _check_resume(file: str, output: Path | None) -> None:
+    """Fail if there is no output to resume, or the source cannot be read again."""
+    from weft.data.reading.lines import display_name
+
+    if output is None:
+        raise DataError("--resume: needs --output FILE, the output to resume")
+    check_file(file)
+    if file == "-" or not Path(file).is_file():
+        raise DataError(f"--resume: {display_name(file)} is not a regular file, so it cannot be read again")
+
+
+def _counting(file: str) -> AbstractContextManager[Activity]:
+    """The activity whose lines are counted, unless they are being typed."""
+    if file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        return nullcontext(Activity("translating"))
+    return activity("translating" if file == "-" else f"translating {file}", "lines")

@@ -1,0 +1,1 @@
+"""The terminal: help, progress, signals, standard streams."""

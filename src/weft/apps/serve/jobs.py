@@ -1,0 +1,119 @@
+"""From a request to a job: which model, checked settings, texts within the limits; and the wait for its results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.limits import EXACT, check_n_best, check_texts, search_settings
+from weft.apps.serve.models import Models, ServedModel
+from weft.apps.serve.queueing import Job
+from weft.apps.serve.schemas import ModelRequest, TranslateRequest
+from weft.apps.serve.settings import ServeSettings
+from weft.runtime.processes import to_json
+
+Result = TypeVar("Result")
+
+
+class ClientLeftError(Exception):
+    """The client has disconnected."""
+
+
+def models_of(request: Request) -> Models:
+    return request.app.state.models
+
+
+def settings_of(request: Request) -> ServeSettings:
+    return request.app.state.settings
+
+
+def client_of(request: Request) -> str:
+    return getattr(request.state, "client", "")
+
+
+async def loaded_model(request: Request, name: str | None) -> ServedModel:
+    """The model that a request names, once it can answer."""
+    model = models_of(request).get(name)
+    await while_connected(request, model.loaded())
+    return model
+
+
+async def translation_payload(request: Request, body: TranslateRequest) -> tuple[ServedModel, dict[str, Any]]:
+    """The model and what its worker is sent, but for the texts."""
+    settings = settings_of(request)
+    check_texts(body.texts, settings)
+    check_texts([body.prefix], settings, "prefix")
+    for name, given in (("trace", body.trace), ("prefix_ids", body.prefix_ids), ("edits", body.edits)):
+        if given and len(body.texts) != 1:
+            raise ServiceError(422, f"{name}: for one text at a time; {len(body.texts)} were given")
+    model = await loaded_model(request, body.model)
+    search = search_of(model, body, settings)
+    check_n_best(body.n_best, search, settings)
+    payload = {
+        "search": search,
+        "n_best": body.n_best,
+        "attention": body.attention,
+        "trace": body.trace,
+        "prefix": body.prefix,
+        "prefix_ids": body.prefix_ids,
+        "edits": edits_of(body),
+    }
+    return model, payload
+
+
+def search_of(model: ServedModel, body: ModelRequest, settings: ServeSettings) -> dict[str, Any]:
+    """The settings of a search; a language model samples by default."""
+    own = model.info["search"]
+    if not model.info["has_source"]:
+        own = {**own, "kind": "sample"}
+    return search_settings(own, body.search, settings)
+
+
+def edits_of(body: ModelRequest) -> dict[str, Any] | None:
+    return None if body.edits is None else body.edits.model_dump()
+
+
+async def translate(
+    request: Request, model: ServedModel, payload: dict[str, Any], texts: Sequence[str], *, plain: bool = False
+) -> list[bytes]:
+    """The translation records of texts, each as JSON. ``plain``: whether the request holds nothing but a text."""
+    if not texts:
+        return []
+    alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
+    key = None if alone and len(texts) == 1 else to_json(payload).decode()
+    lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
+    full = payload if key is not None else {**payload, "texts": list(texts)}
+    job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
+    job.plain = plain
+    return await while_connected(request, model.submit(job, lane=lane))
+
+
+async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> list[bytes]:
+    """The answer of a worker to anything but a translation."""
+    job = Job(op, payload, client=client_of(request))
+    return await while_connected(request, model.submit(job))
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine, which is cancelled when the client leaves."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientLeftError
+        return task.result()
+    finally:
+        for future in (task, watcher):
+            if not future.done():
+                future.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

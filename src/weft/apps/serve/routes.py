@@ -1,0 +1,119 @@
+"""/api: models, settings, translations, scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from weft import __version__
+from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.jobs import (
+    ask,
+    client_of,
+    edits_of,
+    loaded_model,
+    models_of,
+    search_of,
+    settings_of,
+    translate,
+    translation_payload,
+)
+from weft.apps.serve.limits import check_texts, describe_settings
+from weft.apps.serve.models import PLAIN
+from weft.apps.serve.schemas import PROBLEMS, Heads, HeadsRequest, ScoreRequest, Scores, TranslateRequest, Translations
+from weft.runtime.processes import to_json
+
+router = APIRouter(prefix="/api", responses=PROBLEMS)
+
+
+def json_response(body: bytes, status: int = 200) -> Response:
+    return Response(body, status_code=status, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def listed(model: str, name: str, records: list[bytes]) -> Response:
+    """``{"model": …, name: [records]}``, of records that are JSON already."""
+    head = to_json({"model": model})[:-1]
+    return json_response(b"".join([head, b',"', name.encode(), b'":[', b",".join(records), b"]}"]))
+
+
+@router.get("/service")
+async def service(request: Request) -> dict[str, Any]:
+    """What this service is; needs no key."""
+    models, settings = models_of(request), settings_of(request)
+    return {
+        "version": __version__,
+        "needs_key": request.app.state.accepted_keys is not None,
+        "ready": models.ready,
+        "limits": settings.limits(),
+    }
+
+
+@router.get("/models")
+async def models(request: Request) -> dict[str, Any]:
+    """The models that are served, and the limits of requests."""
+    served = models_of(request)
+    served.start()
+    return {
+        "models": [model.record() for model in served.by_name.values()],
+        "limits": settings_of(request).limits(),
+    }
+
+
+@router.get("/settings")
+async def search_settings(request: Request) -> dict[str, Any]:
+    """The search settings: type, range, and the searches to which each applies."""
+    return {"search": describe_settings(settings_of(request))}
+
+
+@router.post("/translate", response_model=Translations)
+async def translate_texts(request: Request, body: TranslateRequest) -> Response:
+    """Translate texts, or continue prompts."""
+    model, payload = await translation_payload(request, body)
+    plain = body.model_fields_set <= PLAIN and isinstance(body.text, str)
+    records = await translate(request, model, payload, body.texts, plain=plain)
+    return listed(model.name, "translations", records)
+
+
+@router.post("/score", response_model=Scores)
+async def score(request: Request, body: ScoreRequest) -> Response:
+    """log p(target | source) of pairs."""
+    settings = settings_of(request)
+    check_texts([source for source, _ in body.pairs], settings, "pairs")
+    check_texts([target for _, target in body.pairs], settings, "pairs")
+    if body.edits and len(body.pairs) != 1:
+        raise ServiceError(422, f"edits: for one pair at a time; {len(body.pairs)} were given")
+    model = await loaded_model(request, body.model)
+    if not body.pairs:
+        return listed(model.name, "scores", [])
+    payload = {"pairs": body.pairs, "edits": edits_of(body)}
+    return listed(model.name, "scores", await ask(request, model, "score", payload))
+
+
+@router.post("/heads", response_model=Heads)
+async def heads(request: Request, body: HeadsRequest) -> Response:
+    """The attention weights of every head, for the model's own translation or a given target."""
+    settings = settings_of(request)
+    check_texts([body.text, body.target or ""], settings)
+    if not body.text.strip():
+        raise ServiceError(422, "text: it is empty; there is nothing to attend to")
+    model = await loaded_model(request, body.model)
+    payload = {
+        "texts": [body.text],
+        "target": body.target,
+        "target_ids": body.target_ids,
+        "search": search_of(model, body, settings),
+        "edits": edits_of(body),
+    }
+    [result] = await ask(request, model, "heads", payload)
+    return json_response(to_json({"model": model.name})[:-1] + b"," + result[1:])
+
+
+@router.post("/models/{name}/reload")
+async def reload(request: Request, name: str) -> dict[str, Any]:
+    """Load what the run folder holds now. Without keys, only from this machine."""
+    if request.app.state.accepted_keys is None and client_of(request) not in ("127.0.0.1", "::1"):
+        raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
+    model = models_of(request).get(name)
+    await model.reload()
+    return model.record()

@@ -1,0 +1,178 @@
+"""The server process: uvicorn, signals, and timeouts for connections that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from weft.apps.serve.app import Service
+from weft.apps.serve.settings import ServeSettings
+from weft.errors import DataError
+
+MAX_CONNECTIONS = 1_000
+"""Connections and requests at once; more are answered with 503."""
+
+
+class Server(uvicorn.Server):
+    """On SIGTERM, SIGINT or SIGHUP: no longer ready, finish what is running, then end. A second signal ends at once."""
+
+    def __init__(self, service: Service, settings: ServeSettings) -> None:
+        config = uvicorn.Config(
+            service,
+            host=settings.host,
+            port=settings.port,
+            http=protocol_class(settings),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=int(settings.drain_timeout),
+        )
+        super().__init__(config)
+        self.service = service
+        self.signals: list[int] = []
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As in uvicorn, but the signal is not raised again: a service that was told to end has done its work.
+
+        SIGHUP as well, unless it is ignored (nohup): an exception that it raises would end whatever the event loop is
+        doing, or be lost there.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        handlers = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.service.models.draining = True
+        self.force_exit = bool(self.signals)
+        self.should_exit = True
+        self.signals.append(sig)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.models.start()
+        try:
+            await super().serve(sockets)
+        finally:
+            self.service.models.draining = True
+            await self.service.stop()
+
+
+def protocol_class(settings: ServeSettings) -> type[asyncio.Protocol]:
+    """uvicorn's protocol for connections that come to an end, whatever their clients do."""
+    base: Any = AutoHTTPProtocol
+    seconds = settings.body_timeout
+
+    class BoundedProtocol(base):
+        """Closes a connection on which no request arrives, or no answer is read, in time."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.clock = self.loop.call_later(seconds, self._close_if_silent)
+            self.write_clock: asyncio.TimerHandle | None = None
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._waits():  # the head of a request is not complete: that of the first, or of a later one
+                if self.clock.cancelled():
+                    self.clock = self.loop.call_later(seconds, self._close_if_silent)
+            else:
+                self.clock.cancel()
+
+        def _waits(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+        def _close_if_silent(self) -> None:
+            if self._waits() and not self.transport.is_closing():
+                self.transport.abort()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.write_clock = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self.write_clock is not None:
+                self.write_clock.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.clock.cancel()
+            if self.write_clock is not None:
+                self.write_clock.cancel()
+            super().connection_lost(exc)
+
+    return BoundedProtocol
+
+
+def listen(settings: ServeSettings) -> socket.socket:
+    """The socket of a service, bound; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((settings.host, settings.port))
+    except OSError as error:
+        bound.close()
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(
+            f"--host {settings.host} --port {settings.port}: {reason}; choose another --port (0: any that is free)"
+        ) from None
+    bound.listen(2048)
+    bound.set_inheritable(False)
+    return bound
+
+
+def address(bound: socket.socket) -> str:
+    """The address of a service, for a browser."""
+    host, port = bound.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def set_up_logging(settings: ServeSettings) -> None:
+    """Requests and errors on stderr, never texts."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("weft: %(message)s"))
+    for name in ("weft.apps.serve", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO if settings.log != "errors" and name == "weft.apps.serve" else logging.ERROR)
+
+
+def run(
+    service: Service, settings: ServeSettings, bound: socket.socket, on_start: Callable[[Server], None]
+) -> list[int]:
+    """Serve until a signal arrives, or ``on_start`` sets ``should_exit``; the signals that did."""
+    set_up_logging(settings)
+    server = Server(service, settings)
+    factory = server.config.get_loop_factory()
+
+    async def serve() -> None:
+        asyncio.get_running_loop().call_soon(on_start, server)
+        await server.serve([bound])
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve())
+    return server.signals

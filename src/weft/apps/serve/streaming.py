@@ -1,0 +1,136 @@
+"""Server-sent events: a search step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.jobs import client_of, settings_of, translation_payload
+from weft.apps.serve.limits import EXACT
+from weft.apps.serve.metrics import FIRST_TOKEN
+from weft.apps.serve.models import ServedModel
+from weft.apps.serve.queueing import Job
+from weft.apps.serve.schemas import PROBLEMS, TranslateRequest
+from weft.apps.serve.settings import ServeSettings
+from weft.runtime.processes import to_json
+
+PROGRESS_SECONDS = 1.0
+MAX_UNREAD = 16 << 20
+"""Bytes of events that may wait for a slow client."""
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "server-sent events"}
+}
+router = APIRouter(prefix="/api", responses=PROBLEMS)
+
+
+def event(name: str, data: bytes) -> bytes:
+    """One server-sent event; JSON has no line breaks."""
+    return b"".join((b"event: ", name.encode(), b"\ndata: ", data, b"\n\n"))
+
+
+class OpenStreams:
+    """How many streams are open at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+
+    def response(self, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
+        """A response, or 429 if too many are open."""
+        if self.count >= self.limit:
+            raise ServiceError(429, f"{self.limit} streams are already open; try again later", retry_after=5.0)
+        self.count += 1
+        return EventResponse(events, self)
+
+
+class EventResponse(StreamingResponse):
+    """Sends events; however it ends, even before the first event, its place among the open streams becomes free."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], streams: OpenStreams) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=HEADERS)
+        self.events = events
+        self.streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.streams.count -= 1
+            await self.events.aclose()
+
+
+@router.post("/translate/stream", response_class=StreamingResponse, responses=EVENTS)
+async def translate_stream(request: Request, body: TranslateRequest) -> StreamingResponse:
+    """Translate one text and send every step of the search: start, step, …, done."""
+    if len(body.texts) != 1:
+        raise ServiceError(422, f"text: one text is streamed at a time; {len(body.texts)} were given")
+    if not body.texts[0].strip():
+        raise ServiceError(422, "text: it is empty; there is nothing to search for")
+    model, payload = await translation_payload(request, body)
+    stream = SearchStream(model, {**payload, "texts": body.texts}, settings_of(request), client_of(request))
+    return request.app.state.streams.response(stream.events())
+
+
+class SearchStream:
+    """One search whose steps are sent."""
+
+    def __init__(self, model: ServedModel, payload: dict[str, object], settings: ServeSettings, client: str) -> None:
+        self.model = model
+        self.settings = settings
+        self.unread: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.unread_bytes = 0
+        self.job = Job("stream", payload, client=client, on_event=self._receive)
+        search = payload["search"]
+        assert isinstance(search, dict)
+        self.lane = "exact" if search["kind"] in EXACT else "batch"
+        self.has_step = False
+
+    def _receive(self, name: str, data: bytes) -> None:
+        if name == "step" and not self.has_step:
+            self.has_step = True
+            seconds = time.monotonic() - self.job.arrived
+            self.model.metrics.observe(FIRST_TOKEN, seconds, model_name=self.model.name)
+        if name == "start":
+            data = to_json({"model": self.model.name})[:-1] + b"," + data[1:]
+        self._put(event(name, data))
+        if self.unread_bytes > MAX_UNREAD:  # nobody reads
+            self.model.abandon(self.job)
+            self.unread.put_nowait(None)
+
+    def _put(self, part: bytes) -> None:
+        self.unread_bytes += len(part)
+        self.unread.put_nowait(part)
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The events until the last; if the client leaves, the search ends."""
+        work = asyncio.create_task(self._run())
+        start = time.monotonic()
+        try:
+            while True:
+                try:
+                    part = await asyncio.wait_for(self.unread.get(), PROGRESS_SECONDS)
+                except TimeoutError:
+                    part = event("progress", to_json({"seconds": round(time.monotonic() - start, 1)}))
+                    self.unread_bytes += len(part)
+                if part is None:
+                    return
+                self.unread_bytes -= len(part)
+                yield part
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            await self.model.submit(self.job, lane=self.lane)
+        except ServiceError as error:
+            self._put(event("error", to_json({"error": error.message})))
+        self.unread.put_nowait(None)

@@ -1,0 +1,124 @@
+"""The service's end of a worker: starts the process, sends it messages and receives its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from weft.apps.serve.errors import ServiceError
+from weft.runtime.processes import Message, child_environment, encode_message, receive_message, to_json
+
+STREAM_LIMIT = 1 << 20
+STOP_SECONDS = 5.0
+EventHandler = Callable[[str, bytes], None]
+
+
+class WorkerEndedError(Exception):
+    """The process has ended before it answered."""
+
+
+class WorkerProcess:
+    """One process. It is not started again; a `ServedModel` makes another one."""
+
+    def __init__(self, config: dict[str, Any], on_event: EventHandler) -> None:
+        """``on_event``: is given what the worker says of its model: ready, failed, examples; and that it has ended."""
+        self.config = config
+        self.on_event = on_event
+        self.process: asyncio.subprocess.Process | None = None
+        self.numbers = itertools.count(1)
+        self.answers: dict[int, asyncio.Future[Message]] = {}
+        self.streams: dict[int, EventHandler] = {}
+        self.ended = False
+
+    async def run(self) -> int:
+        """Start it and receive its messages until it ends; its exit code."""
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "weft.apps.serve.worker"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=child_environment(),
+            limit=STREAM_LIMIT,
+            start_new_session=True,  # Ctrl-C is for the service, which ends its workers when they are done
+        )
+        assert self.process.stdout is not None
+        self._write(encode_message({"op": "configure"}, [to_json(self.config)]))
+        try:
+            while (message := await receive_message(self.process.stdout)) is not None:
+                self._receive(message)
+        finally:
+            self._end()
+            if self.process.returncode is None:
+                with suppress(ProcessLookupError):
+                    self.process.kill()
+        return await self.process.wait()
+
+    def _receive(self, message: Message) -> None:
+        number, event = message.header.get("id"), message.header.get("event")
+        if number is None:
+            self.on_event(message.header["event"], message.bodies[0])
+        elif event is not None:
+            if number in self.streams:
+                self.streams[number](event, message.bodies[0])
+        elif (answer := self.answers.pop(number, None)) is not None:
+            self.streams.pop(number, None)
+            if answer.done():
+                return
+            if error := message.header.get("error"):
+                answer.set_exception(ServiceError(*error, retry_after=5.0 if error[0] == 503 else None))
+            else:
+                answer.set_result(message)
+
+    def _end(self) -> None:
+        self.ended = True
+        self.on_event("ended", b"{}")  # before those who wait are told, and ask again
+        for answer in self.answers.values():
+            if not answer.done():
+                answer.set_exception(WorkerEndedError())
+        self.answers.clear()
+        self.streams.clear()
+
+    def send(
+        self, header: dict[str, Any], payload: dict[str, Any], on_event: EventHandler | None = None
+    ) -> tuple[int, asyncio.Future[Message]]:
+        """Send a request; its number and its answer to come."""
+        number = next(self.numbers)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self.process is None or self.ended:
+            answer.set_exception(WorkerEndedError())
+            return number, answer
+        self.answers[number] = answer
+        if on_event is not None:
+            self.streams[number] = on_event
+        self._write(encode_message({**header, "id": number}, [to_json(payload)]))
+        return number, answer
+
+    def cancel(self, number: int, rows: Sequence[int] = (-1,)) -> None:
+        """Cancel these rows of a request; −1: all of them."""
+        self.streams.pop(number, None)
+        if number in self.answers:
+            self._write(encode_message({"op": "cancel", "id": number, "rows": list(rows)}))
+
+    def _write(self, data: bytes) -> None:
+        assert self.process is not None and self.process.stdin is not None
+        if not self.process.stdin.is_closing():
+            self.process.stdin.write(data)
+
+    async def stop(self) -> None:
+        """End it: by a message that says so and the end of its input, and if that takes too long, by a signal.
+
+        The end of the input alone may not arrive: a process that was forked meanwhile has inherited the pipe.
+        """
+        if self.process is None or self.process.returncode is not None:
+            return
+        assert self.process.stdin is not None
+        self._write(encode_message({"op": "stop"}))
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self.process.kill()

@@ -1,0 +1,329 @@
+"""The training corpus of a recipe: read, filtered and tokenized; in memory, in memory-mapped files, or as a stream."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.data.batching.batches import BatchSource, StoredCorpus
+from weft.data.batching.mixture import Mixture, Part
+from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
+from weft.data.filtering.steps import Call
+from weft.data.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
+from weft.data.preparation.lengths import learn_length_limits
+from weft.data.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance, with_contents
+from weft.data.preparation.tokenizers import EmptyCorpusError, make_tokenizers
+from weft.data.store.block_tokenizer import (
+    BLANK,
+    TOO_LONG,
+    UNREADABLE,
+    BlockTokenizerSpec,
+    MultiCorpusTokenizer,
+    TokenizedBlock,
+)
+from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
+from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
+from weft.data.store.worker_processes import parallel_map
+from weft.errors import DataError, warn
+from weft.recipe import CorpusSettings, Recipe
+from weft.runs.length_limits import SMALLEST, LengthLimits
+from weft.runs.locks import is_empty_folder, lock_folder
+from weft.runtime.activity import activity
+from weft.runtime.processes import core_count
+from weft.text.tokenizer import Tokenizers, load_tokenizers
+
+PARALLEL_BYTES = 32 << 20
+"""The size of the text from which worker processes are worth their start."""
+
+
+class PreparedCorpus(NamedTuple):
+    """A corpus to train on."""
+
+    data: BatchSource
+    tokenizers: Tokenizers
+    counts: list[RowCounts]
+    """Kept and dropped rows of each corpus; empty for a stream."""
+    names: list[str]
+    length_limits: LengthLimits = SMALLEST
+    """How long outputs may become and whether they may loop, learned from the pairs."""
+    fingerprints: Fingerprints | None = None
+    """Of the pairs; None for a stream, and for a folder that was prepared without them."""
+
+    def save(self, folder: Path) -> None:
+        """Write what a run keeps of its training data: tokenizers, length limits, and fingerprints of the pairs."""
+        self.tokenizers.save(folder)
+        self.length_limits.write(folder)
+        if self.fingerprints is not None:
+            self.fingerprints.save(folder)
+
+    def add_fingerprints(self, folder: Path) -> None:
+        """Add the fingerprints of the pairs to those that a run has of other pairs it was trained on."""
+        if self.fingerprints is not None:
+            former = Fingerprints.load(folder)
+            (self.fingerprints if former is None else former.merged(self.fingerprints)).save(folder)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs to train on, each counted once even if it is stored in several variants; of a stream those of its
+        first window."""
+        return sum(counts.kept for counts in self.counts) if self.counts else self.data.corpus_size.pairs
+
+
+def prepare(
+    recipe: Recipe,
+    *,
+    tokenizers: Tokenizers | None = None,
+    start: Sequence[Path] = (),
+    transforms: Transform | Sequence[Transform] = (),
+) -> PreparedCorpus:
+    """The training corpus of a recipe.
+
+    Tokenizers are the ones given, those of a run (``start``: its tokenizer files), those that the recipe names, or
+    learned from the corpus. A folder (data.prepared) is made by one process; others that need it wait, and then use it.
+    """
+    transforms = (transforms,) if callable(transforms) else transforms
+    corpus = _prepare(recipe, tokenizers, start, transforms)
+    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count)
+    return corpus._replace(tokenizers=tokenizers, length_limits=learn_length_limits(corpus.data, recipe))
+
+
+def _prepare(
+    recipe: Recipe,
+    tokenizers: Tokenizers | None,
+    start: Sequence[Path],
+    transforms: Sequence[Transform],
+) -> PreparedCorpus:
+    """The corpus in memory or in a prepared folder, which is made if there is none, or as a stream."""
+    folder = None if recipe.data.prepared is None else Path(recipe.data.folder) / recipe.data.prepared
+    if folder is not None and transforms:
+        raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")
+    exists = folder is not None and folder.exists() and not is_empty_folder(folder)
+    entries = find_corpora(recipe, "train", allow_missing=exists)
+    mixed = [Part(0, 1, **entry.settings.model_dump(include=MIXING_SETTINGS)) for entry in entries]
+    Mixture(mixed, seed=recipe.seed).check(recipe.training.steps)  # before a long preparation
+    if folder is not None and exists:
+        return _open(recipe, folder, entries, tokenizers)
+    store = _StoreBuilder(recipe, entries, transforms)
+    if folder is not None:
+        with lock_folder(folder, "preparing", patience=math.inf, on_wait=_report_waiting):
+            if folder.exists() and not is_empty_folder(folder):  # another process has prepared it in the meantime
+                return _open(recipe, folder, entries, tokenizers)
+            tokenizers = tokenizers or make_tokenizers(recipe, entries, start, transforms)
+            return store.prepare(tokenizers, folder)
+    tokenizers = tokenizers or make_tokenizers(recipe, entries, start, transforms)
+    if recipe.data.streaming:
+        return _stream(recipe, entries, tokenizers, transforms)
+    return store.prepare(tokenizers)
+
+
+def _report_waiting(reason: str) -> None:
+    warn(f"waiting: {reason}")
+
+
+class _StoreBuilder:
+    """Tokenizes the corpora of a recipe into one token store."""
+
+    def __init__(self, recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> None:
+        self.recipe = recipe
+        self.entries = entries
+        self.transforms = transforms
+        self.counts: list[RowCounts] = []
+        self.parts: list[Part] = []
+        self.fingerprints = fingerprint_collector(recipe, entries)
+
+    def prepare(self, tokenizers: Tokenizers, folder: Path | None = None) -> PreparedCorpus:
+        """All corpora, in a new folder or in memory."""
+        vocabulary_sizes = (tokenizers.source.size, tokenizers.target.size)
+        if self.recipe.model.copies:  # with the ids of `weft.text.copying`
+            own_ids = tokenizers.target.size + self.recipe.data.max_length
+            vocabulary_sizes = (tokenizers.source.size + own_ids, own_ids)
+        if folder is not None:
+            pairs = PreparedFolder.create(folder, vocabulary_sizes, partial(self.fill, tokenizers)).pairs
+        else:
+            writer = StoreWriter(None, vocabulary_sizes)
+            self.write(tokenizers, writer)
+            pairs = writer.finish()
+        data = StoredCorpus(pairs, tuple(self.parts), self.recipe.data.temperature)
+        names = [entry.name for entry in self.entries]
+        return PreparedCorpus(data, tokenizers, self.counts, names, fingerprints=self.fingerprints.finish())
+
+    def write(self, tokenizers: Tokenizers, writer: StoreWriter) -> None:
+        """Write all corpora, each in as many variants as BPE-dropout asks for."""
+        variants = self.recipe.tokenizer.variants if self.recipe.tokenizer.dropout else 1
+        for entry in self.entries:
+            start = writer.rows
+            for variant in range(variants):
+                spec = tokenizer_spec(self.recipe, entry, tokenizers, self.transforms)
+                length_divisor = 0 if variant else self.fingerprints.length_divisor
+                spec = replace(spec, variant=variant, length_divisor=length_divisor)
+                counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), entry.name))
+            self.counts.append(counts)
+            mixing = entry.settings.model_dump(include=MIXING_SETTINGS)
+            self.parts.append(Part(start, counts.kept, variants, **mixing))
+
+    def fill(self, tokenizers: Tokenizers, path: Path, writer: StoreWriter) -> dict[str, Any]:
+        """Write tokenizers and corpora into a folder; what else about.json must record."""
+        made_of = with_contents(provenance(self.recipe, self.entries))
+        tokenizers.save(path)
+        self.write(tokenizers, writer)
+        self.fingerprints.finish().save(path)
+        return {
+            "made_of": made_of,
+            "names": [entry.name for entry in self.entries],
+            "parts": [part._asdict() for part in self.parts],
+            "counts": [counts.record() for counts in self.counts],
+        }
+
+    def _collected(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
+        """The same blocks; their fingerprints are collected and their rows counted."""
+        for block in _counted(blocks, f"tokenizing {name}"):
+            self.fingerprints.add(block.fingerprints)
+            yield block
+
+
+def _counted(blocks: Iterable[TokenizedBlock], what: str) -> Iterator[TokenizedBlock]:
+    """The same blocks; their rows are counted by an activity."""
+    with activity(what, "rows") as tokenizing:
+        for block in blocks:
+            yield block
+            tokenizing.done += len(block.drop_reasons)
+
+
+def tokenizer_spec(
+    recipe: Recipe,
+    entry: CorpusEntry,
+    tokenizers: Tokenizers | None,
+    transforms: Sequence[Transform] = (),
+) -> BlockTokenizerSpec:
+    """How the blocks of a corpus are filtered and tokenized; without tokenizers they are only filtered."""
+    steps = pipeline_steps(recipe, entry.settings, transforms)
+    return BlockTokenizerSpec(recipe, tokenizers or (), steps)
+
+
+def tokenize(recipe: Recipe, entry: CorpusEntry, spec: BlockTokenizerSpec) -> Iterator[TokenizedBlock]:
+    """The tokenized blocks of a corpus."""
+    blocks = ((0, spec.variant, block) for block in entry.corpus.blocks())
+    return _tokenize_blocks([spec], blocks, workers=_worker_count(recipe, [entry], [spec]))
+
+
+def _tokenize_blocks(
+    specs: Sequence[BlockTokenizerSpec], blocks: Iterable[CorpusBlock], *, workers: int
+) -> Iterator[TokenizedBlock]:
+    """Tokenize blocks of several corpora, which have the same tokenizers; processes load these from files."""
+    with ExitStack() as files:
+        if workers and isinstance(tokenizers := specs[0].tokenizers, Tokenizers):
+            folder = files.enter_context(tempfile.TemporaryDirectory())
+            paths = tokenizers.save(Path(folder))
+            specs = [replace(spec, tokenizers=paths) for spec in specs]
+        yield from parallel_map(MultiCorpusTokenizer, specs, blocks, workers=workers)
+
+
+def _worker_count(recipe: Recipe, entries: Sequence[CorpusEntry], specs: Sequence[BlockTokenizerSpec]) -> int:
+    """Worker processes for corpora; 0 for small ones, and for Python functions, which cannot be sent to a process."""
+    if any(isinstance(step, Call) for spec in specs for step in spec.steps):
+        return 0
+    if recipe.data.workers:
+        return recipe.data.workers
+    if sum(_text_bytes(entry) for entry in entries) < PARALLEL_BYTES:
+        return 0
+    return core_count()
+
+
+def _text_bytes(entry: CorpusEntry) -> int:
+    return sum(path.stat().st_size for path in corpus_files(entry) if path.is_file())
+
+
+def fingerprint_collector(recipe: Recipe, entries: Sequence[CorpusEntry]) -> FingerprintCollector:
+    """What collects the fingerprints of the pairs of these corpora."""
+    length_divisor = length_divisor_for(sum(map(_text_bytes, entries)))
+    return FingerprintCollector(sources=recipe.source_role != "none", length_divisor=length_divisor)
+
+
+def check_corpus(
+    recipe: Recipe, *, examples: int = 0, fingerprints: FingerprintCollector | None = None
+) -> Iterator[tuple[str, RowCounts]]:
+    """What a recipe would drop of each of its training corpora; nothing is kept but the fingerprints."""
+    entries = find_corpora(recipe, "train")
+    fingerprints = fingerprints or fingerprint_collector(recipe, entries)
+    try:
+        tokenizers = make_tokenizers(recipe, entries)
+    except EmptyCorpusError:
+        tokenizers = None
+    for entry in entries:
+        spec = tokenizer_spec(recipe, entry, tokenizers)
+        spec = replace(spec, examples=examples, length_divisor=fingerprints.length_divisor)
+        blocks = _counted(tokenize(recipe, entry, spec), f"checking {entry.name}")
+        yield entry.name, count_rows(blocks, lambda block: fingerprints.add(block.fingerprints), examples=examples)[0]
+
+
+def training_overlaps(recipe: Recipe, fingerprints: Fingerprints) -> dict[str, Overlap]:
+    """How many pairs of the validation and test sets of a recipe are in its training data, by split."""
+    return {
+        split: fingerprints.overlap(list(read_corpus(recipe, split)))
+        for split in ("valid", "test")
+        if has_corpus(recipe, split)
+    }
+
+
+def drop_reasons(recipe: Recipe) -> dict[int, str]:
+    """The meaning of each drop reason."""
+    steps = pipeline_steps(recipe, CorpusSettings())
+    return {
+        UNREADABLE: "cannot be read",
+        BLANK: "a blank side",
+        TOO_LONG: f"more than {recipe.data.max_length} tokens on a side",
+        **{number: str(step) for number, step in enumerate(steps)},
+    }
+
+
+def _open(
+    recipe: Recipe, folder: Path, entries: Sequence[CorpusEntry], tokenizers: Tokenizers | None
+) -> PreparedCorpus:
+    """A corpus that was prepared before, if it is the one that the recipe describes."""
+    opened = PreparedFolder.open(folder)
+    remedy = f"remove {folder}, or set data.prepared to another folder"
+    check_provenance(folder, provenance(recipe, entries), opened.about.get("made_of", {}), remedy=remedy)
+    paths = sorted(folder.glob("tokenizer*.json"))
+    if not paths:
+        raise DataError(f"{folder}: its tokenizer.json is missing; remove {folder} and prepare it again")
+    prepared_with = load_tokenizers(paths)
+    if tokenizers is not None:
+        with tempfile.TemporaryDirectory() as temporary:
+            contents = [path.read_bytes() for path in tokenizers.save(Path(temporary))]
+        if contents != [path.read_bytes() for path in paths]:
+            raise DataError(f"{folder}: prepared with a tokenizer other than this run's; {remedy}")
+    try:
+        parts = tuple(
+            Part(**part)._replace(**entry.settings.model_dump(include=MIXING_SETTINGS))
+            for part, entry in zip(opened.about["parts"], entries, strict=True)
+        )
+        counts = [RowCounts.from_record(record) for record in opened.about["counts"]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
+    data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
+    names = [entry.name for entry in entries]
+    return PreparedCorpus(data, tokenizers or prepared_with, counts, names, fingerprints=Fingerprints.load(folder))
+
+
+def _stream(
+    recipe: Recipe, entries: Sequence[CorpusEntry], tokenizers: Tokenizers, transforms: Sequence[Transform]
+) -> PreparedCorpus:
+    """A corpus that is read while it is trained on."""
+    specs = [tokenizer_spec(recipe, entry, tokenizers, transforms) for entry in entries]
+    tokenize_blocks = partial(_tokenize_blocks, specs, workers=_worker_count(recipe, entries, specs))
+    sizes = [_text_bytes(entry) for entry in entries]
+    sizes = sizes if all(sizes) else [1] * len(entries)  # if one size is unknown, all count as equal
+    parts = [
+        StreamedPart(
+            entry.name, entry.corpus.blocks, Part(0, size, **entry.settings.model_dump(include=MIXING_SETTINGS))
+        )
+        for entry, size in zip(entries, sizes, strict=True)
+    ]
+    data = StreamedCorpus(tuple(parts), tokenize_blocks, recipe.data.max_length, recipe.data.temperature)
+    return PreparedCorpus(data, tokenizers, [], [entry.name for entry in entries])

@@ -1,0 +1,388 @@
+"""Everything that exists for speed, and the only place that chooses it.
+
+`VERSIONS` has a line for each function of the core that has a faster version: its name, where the faster version is,
+when it applies, and the test that compares the two. The core never asks for a device or a kernel: it marks such
+functions `weft.runtime.replaceable.replaceable`. Without this package weft is slower and just as correct.
+
+To add one: mark the plain function, write the faster version with the same parameters and a function that says when it
+applies, add the line here, and write the test it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any
+
+
+class Version:
+    """A faster version of a plain function. Its module is imported when the plain function is first called."""
+
+    def __init__(self, plain: str, fast: str, *, applies: str, test: str, device: str = "") -> None:
+        """``plain``: the function or method of the core, below `weft`.
+
+        ``fast``: the faster one, ``module:function`` below `weft.fast`, with the same parameters. ``applies``: a
+        function of its module, again with the same parameters: whether the faster one can be used. ``test``: what
+        compares the two, below ``tests/fast``. ``device``: "cuda" if it exists for GPUs alone: without one it is never
+        asked.
+        """
+        self.plain = plain
+        self.fast = fast
+        self.condition = applies
+        self.test = test
+        self.device = device
+
+    @cached_property
+    def call(self) -> Any:
+        module, _, name = self.fast.partition(":")
+        return getattr(import_module(f"weft.fast.{module}"), name)
+
+    @cached_property
+    def applies(self) -> Any:
+        return getattr(import_module(f"weft.fast.{self.fast.partition(':')[0]}"), self.condition)
+
+
+VERSIONS: tuple[Version, ...] = (
+    # search: steps
+    Version(
+        "search.interface.steps_for",
+        "steps.choose:one_sentence_steps",
+        applies="is_one_sentence_on_cpu",
+        test="steps/test_choose.py",
+    ),
+    Version(
+        "search.beam.BeamStep.update",
+        "searching.fused_beam:fused_update",
+        applies="is_fused",
+        device="cuda",
+        test="searching/test_fused_beam.py",
+    ),
+    Version(
+        "search.backtrace.backtrace",
+        "searching.fused_beam:packed_backtrace",
+        applies="is_packed",
+        device="cuda",
+        test="searching/test_fused_beam.py",
+    ),
+    Version(
+        "search.sampling.PathStep.update",
+        "searching.fused_paths:fused_update",
+        applies="is_fused",
+        device="cuda",
+        test="searching/test_fused_paths.py",
+    ),
+    Version(
+        "search.paths.path_hypotheses",
+        "searching.fused_paths:pending_hypotheses",
+        applies="is_on_gpu",
+        device="cuda",
+        test="searching/test_fused_paths.py",
+    ),
+    # search: the best tokens
+    Version(
+        "search.top_k.top_k_constrained",
+        "searching.top_k:top_k_by_kernel",
+        applies="allows_kernel",
+        device="cuda",
+        test="triton/test_top_k.py",
+    ),
+    Version(
+        "search.top_k.top_k_extensions",
+        "searching.top_k:top_k_by_blocks",
+        applies="has_many_blocks",
+        test="searching/test_top_k.py",
+    ),
+    Version(
+        "search.top_k.first_largest",
+        "searching.top_k:first_largest_by_numpy",
+        applies="is_float_on_cpu",
+        test="searching/test_top_k.py",
+    ),
+    Version(
+        "search.top_k.log_sum_exp",
+        "searching.top_k:literal_log_sum_exp",
+        applies="is_float_on_cpu",
+        test="searching/test_top_k.py",
+    ),
+    Version(
+        "search.top_k.log_sum_exp",
+        "searching.top_k:log_sum_exp_by_softmax",
+        applies="is_float_on_gpu",
+        device="cuda",
+        test="searching/test_top_k.py",
+    ),
+    # translation: how an engine and the stages around it are carried out
+    Version(
+        "translation.engines.torch.make_execution",
+        "overlap.search_threads:ThreadedExecution",
+        applies="is_on_cpu",
+        test="overlap/test_search_threads.py",
+    ),
+    Version(
+        "translation.engines.torch.make_execution",
+        "recording.execution:recorded_execution",
+        applies="is_on_gpu",
+        device="cuda",
+        test="recording/test_execution.py",
+    ),
+    Version(
+        "translation.pipeline.Pipeline.overlaps",
+        "overlap.pipeline:gpu_overlaps",
+        applies="is_on_gpu",
+        device="cuda",
+        test="overlap/test_pipeline.py",
+    ),
+    Version(
+        "translation.pipeline.Pipeline.search_each",
+        "overlap.pipeline:search_in_background",
+        applies="stages_overlap",
+        test="overlap/test_pipeline.py",
+    ),
+    Version(
+        "translation.load.to_int8",
+        "steps.quantization:quantize",
+        applies="is_always",
+        test="steps/test_quantization.py",
+    ),
+    # search: tensors on a GPU
+    Version(
+        "search.state.to_device",
+        "searching.transfers:to_gpu",
+        applies="goes_to_gpu",
+        device="cuda",
+        test="searching/test_transfers.py",
+    ),
+    Version(
+        "search.state.longest_output",
+        "recording.execution:rounded_longest_output",
+        applies="is_gpu_search",
+        device="cuda",
+        test="recording/test_execution.py",
+    ),
+    # training
+    Version(
+        "training.update.make_update",
+        "updating.cuda_graph_update:CudaGraphUpdate",
+        applies="is_captured",
+        device="cuda",
+        test="updating/test_cuda_graph_update.py",
+    ),
+    Version(
+        "training.update.make_update",
+        "updating.threaded_update:ThreadedUpdate",
+        applies="can_divide",
+        test="updating/test_threaded_update.py",
+    ),
+    Version(
+        "training.update.decide_compilation",
+        "updating.cuda_graph_update:decide_compilation",
+        applies="is_undecided",
+        device="cuda",
+        test="updating/test_cuda_graph_update.py",
+    ),
+    Version(
+        "training.optimizer.optimizer_class",
+        "torch_private:eager_optimizer_class",
+        applies="is_optimizer",
+        test="test_torch_private.py",
+    ),
+    Version(
+        "training.loss.output_loss",
+        "updating.chunked_loss:output_loss",
+        applies="has_chunked_loss",
+        test="updating/test_chunked_loss.py",
+    ),
+    Version(
+        "models.copying.vocabulary_log_probabilities",
+        "updating.chunked_loss:vocabulary_log_probabilities",
+        applies="is_trained",
+        test="updating/test_chunked_loss.py",
+    ),
+    # models
+    Version(
+        "models.layers.dropout",
+        "layers.dropout:dropout",
+        applies="applies_to_dropout",
+        test="layers/test_dropout.py",
+    ),
+    Version(
+        "models.layers.dropout_add",
+        "layers.dropout:dropout_add",
+        applies="applies_to_dropout_add",
+        test="layers/test_dropout.py",
+    ),
+    Version(
+        "attention.ragged_attention.RaggedAttention.attend",
+        "layers.varlen_attention:attend",
+        device="cuda",
+        applies="applies",
+        test="layers/test_varlen_attention.py",
+    ),
+    Version(
+        "attention.ragged_attention.RaggedAttention.attend",
+        "layers.padded_attention:attend",
+        applies="applies",
+        test="layers/test_padded_attention.py",
+    ),
+    Version(
+        "models.residual.normalize",
+        "layers.transformer:normalize",
+        device="cuda",
+        applies="applies_to_normalize",
+        test="layers/test_transformer.py",
+    ),
+    Version(
+        "models.transformer.TransformerStack.embed",
+        "layers.transformer:embed",
+        device="cuda",
+        applies="applies_to_embed",
+        test="layers/test_transformer.py",
+    ),
+    Version(
+        "models.transformer.TransformerStack.forward",
+        "layers.transformer:forward",
+        device="cuda",
+        applies="applies_to_forward",
+        test="layers/test_transformer.py",
+    ),
+    Version(
+        "models.transformer.TransformerLayer.forward",
+        "layers.transformer:layer_forward",
+        device="cuda",
+        applies="applies_to_layer",
+        test="layers/test_transformer.py",
+    ),
+    Version(
+        "models.transformer_decoder.TransformerDecoder.step",
+        "steps.cached_transformer:decoder_step",
+        applies="is_cached_decoder",
+        test="steps/test_cached_transformer.py",
+    ),
+    Version(
+        "models.transformer_decoder.TransformerDecoder.step",
+        "steps.cpu_transformer:step",
+        applies="applies",
+        test="steps/test_cpu_transformer.py",
+    ),
+    Version(
+        "models.transformer_decoder.TransformerDecoder.build_memory",
+        "steps.source_memory:build_memory",
+        applies="applies",
+        test="steps/test_source_memory.py",
+    ),
+    Version(
+        "models.language_model.RecurrentLanguageModel.step",
+        "steps.cached_history:step",
+        applies="is_cached",
+        test="steps/test_cached_history.py",
+    ),
+    Version(
+        "models.prefix_lm.PrefixLM.step",
+        "steps.cached_transformer:lm_step",
+        applies="is_cached_lm",
+        test="steps/test_cached_transformer.py",
+    ),
+    Version(
+        "models.prompted_lm.PromptedLM.encode",
+        "steps.prompts:encode_padded",
+        device="cuda",
+        applies="has_many_shapes",
+        test="steps/test_prompts.py",
+    ),
+    Version(
+        "models.prompted_lm.read_prompts",
+        "steps.prompts:read_prompts",
+        device="cuda",
+        applies="reads_at_once",
+        test="steps/test_prompts.py",
+    ),
+    # recurrent layers
+    Version(
+        "models.hard_attention.chunk_values",
+        "updating.chunked_loss:emission_chunk",
+        applies="is_on_gpu",
+        test="updating/test_chunked_loss.py",
+    ),
+    Version(
+        "models.cells.LSTM.step",
+        "layers.recurrent:fused_lstm_cell",
+        applies="is_on_gpu",
+        device="cuda",
+        test="layers/test_recurrent.py",
+    ),
+    Version(
+        "models.recurrent.RecurrentStack.forward",
+        "layers.recurrent:padded",
+        applies="is_padded",
+        test="layers/test_recurrent.py",
+    ),
+    Version(
+        "models.recurrent.RecurrentStack.forward",
+        "layers.recurrent:by_cudnn",
+        applies="has_cudnn",
+        test="layers/test_recurrent.py",
+    ),
+    Version(
+        "models.recurrent.RecurrentStack.forward",
+        "layers.recurrent:lstm",
+        applies="is_lstm",
+        test="layers/test_recurrent.py",
+    ),
+    Version(
+        "models.recurrent.RecurrentStack.forward",
+        "layers.recurrent:deferred",
+        applies="is_trained",
+        test="layers/test_recurrent.py",
+    ),
+    Version(
+        "models.recurrent_decoder.RecurrentDecoder.run",
+        "layers.recurrent_decoder:whole_layers",
+        applies="is_layer_by_layer",
+        test="layers/test_recurrent_decoder.py",
+    ),
+    Version(
+        "models.recurrent_decoder.RecurrentDecoder.run",
+        "layers.padded_input_feeding:padded_input_feeding",
+        applies="is_padded_input_feeding",
+        device="cuda",
+        test="triton/test_input_feeding.py",
+    ),
+    Version(
+        "models.recurrent_decoder.RecurrentDecoder.run",
+        "layers.recurrent_decoder:input_feeding",
+        applies="is_input_feeding_lstm",
+        test="cpu/test_input_feeding.py",
+    ),
+    Version(
+        "models.recurrent_decoder.RecurrentDecoder.run",
+        "layers.recurrent_decoder:deferred_steps",
+        applies="is_step_by_step",
+        test="layers/test_recurrent_decoder.py",
+    ),
+)
+"""Of several versions of one function, the first that applies is used."""
+
+
+def versions(name: str) -> Sequence[Version]:
+    """The faster versions of a function of the core on this machine."""
+    return [version for version in VERSIONS if version.plain == name and (not version.device or _has_gpu())]
+
+
+@cache
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def load_versions() -> None:
+    """Import all faster versions of functions that the layers of a model call, before these are compiled."""
+    from weft.attention.ragged_attention import RaggedAttention
+    from weft.models import layers, residual
+    from weft.models.transformer import TransformerLayer
+
+    of_layers: list[Any] = [layers.dropout, layers.dropout_add, residual.normalize, TransformerLayer.forward]
+    for function in (RaggedAttention.attend, *of_layers):
+        for version in function.load():
+            assert version.applies and version.call

@@ -1,0 +1,1 @@
+"""Layers: attention without padding, fused layers of a Transformer, recurrent decoders."""

@@ -1,0 +1,1 @@
+"""CUDA graphs of searches, encoders and prompts."""

@@ -1,0 +1,399 @@
+"""Steps of a search captured as CUDA graphs and replayed.
+
+A step of a small model is some hundred short kernels; launching each of them from Python takes longer than running it.
+So a step is captured once for its shapes and then replayed as a whole. The `SearchState` lies in static buffers; each
+replay writes the next state into them, and the step's record into a history. There are few shapes: sentences are padded
+with ones that are done, key–value caches have a capacity of 32, 64, 128, … tokens.
+
+The host never waits for the device step by step: which sentences are done is read a few steps late. When few are still
+active (`few_active`), or the capacity is used up, they move into buffers of another size. While the first steps are
+queued on the device, the host may prepare the next batch (`LoopWithCallback`).
+
+A search with the same `SearchStart` and the same shapes as an earlier one starts warm (`WarmStart`): no state is made;
+its inputs are copied into the buffers, and the other buffers are reset to their initial values.
+
+Equal to `weft.search.loop.StepLoop`; tests/fast/recording/test_search.py.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import cache
+from threading import Event, Lock
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft.fast.searching.fused_paths import stays_on_device
+from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
+from weft.fast.torch_private import foreach_copy_
+from weft.runtime.switches import collection_paused
+from weft.search.loop import Step, StepLoop, StepRecords
+from weft.search.state import SearchInputs, SearchStart, SearchState, to_device
+from weft.tree import Tree, leaves, map_tree
+
+INITIAL_CAPACITY = 32
+"""Tokens that the first buffers can hold."""
+READ_DELAY, FEW_ROWS = 2, 64
+"""Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
+LARGE_BATCH, SMALL_BATCH = 512, 32
+"""In sentences; `few_active` treats batches above, between and below these sizes differently."""
+LARGE_TENSOR = 2**16
+"""Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
+would divide a large one among too few blocks."""
+LARGE_INPUT = 4096
+"""Inputs with more elements are copied from page-locked memory; copies of smaller ones are asynchronous without it."""
+MEMORY_FRACTION = 0.25
+"""The share of the device's memory that the buffers of all graphs together may take."""
+
+
+class ChangingShapeError(Exception):
+    """A step whose shapes change: it cannot be captured."""
+
+
+class StepGraph:
+    """One captured step with the buffers it reads and writes."""
+
+    idle = Event()
+    """Set while the host waits for the device; `CudaGraphLoop` replaces it."""
+
+    def __init__(self, step: Step, state: SearchState, capacity: int, pool: GraphPool | None) -> None:
+        self.step = step  # what was captured must stay alive
+        self.state: SearchState = map_tree(torch.clone, state)
+        self.capacity = capacity
+        self._warm_up()
+        self.graph = capture(self.step_buffers, pool)
+        done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
+        self.done_T, self.done_on_host = done_on_host.unbind(0), done_on_host.numpy()
+        self.events = [torch.cuda.Event() for _ in range(capacity)]
+
+    @property
+    def bytes(self) -> int:
+        return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
+
+    def _warm_up(self) -> None:
+        """One step before the capture: what is made on first use is made now, and shapes are known."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.allocate_history(*self.step(self.state))
+        torch.cuda.current_stream().wait_stream(stream)
+
+    def allocate_history(self, after: SearchState, record: Tree) -> None:
+        """Buffers for the records of steps like this one."""
+        for old, new in zip(leaves(self.state), leaves(after), strict=True):
+            if old.shape != new.shape:
+                raise ChangingShapeError
+        self.history = map_tree(lambda leaf: leaf.new_zeros(self.capacity, *leaf.shape), record)
+
+    def step_buffers(self) -> None:
+        """One step from the buffers into the buffers, which is captured."""
+        after, record = self.step(self.state)
+        for buffer, leaf in zip(leaves(self.history), leaves(record), strict=True):
+            buffer.index_copy_(0, self.state.length_1, leaf[None])
+        _copy(after, self.state)
+
+    def replay(self, time: int) -> None:
+        """Launch one step, and the copy to the host of which sentences are done."""
+        self.graph.replay()
+        self.done_T[time].copy_(self.state.done_B, non_blocking=True)
+        self.events[time].record(self.stream)
+
+    def done(self, time: int) -> np.ndarray:
+        """Which sentences were done after a step."""
+        event = self.events[time]
+        if not event.query():
+            self.idle.set()
+            event.synchronize()
+            self.idle.clear()
+        return self.done_on_host[time]
+
+    def load(self, state: SearchState) -> None:
+        """Copy a state into the buffers."""
+        _copy(state, self.state)
+
+    def run(
+        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None
+    ) -> tuple[StepRecords, int, np.ndarray]:
+        """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
+
+        ``sentences``: those that the buffers hold, without padding, on the CPU; ``callback``: called while the device
+        takes the first steps. Sentences that are not yet known to be done count as active.
+        """
+        buffers, count = self.state, len(sentences)
+        self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
+        start, few = time, few_active(len(buffers.done_B))
+        delay = READ_DELAY if len(buffers.tokens_R) > FEW_ROWS else 1
+        done_B = np.zeros(0, dtype=bool)
+        while time < self.capacity:
+            self.replay(time)
+            time += 1
+            if time - start > delay:
+                if callback is not None:
+                    callback()
+                    callback = None
+                done_B = self.done(time - 1 - delay)
+                if len(done_B) - int(np.count_nonzero(done_B)) <= few:
+                    break
+        else:
+            done_B = self.done(time - 1)
+        # Records that stay on the device are copied there: the next search overwrites the buffers.
+        take = torch.clone if stays_on_device(self.history) else Tensor.cpu
+        records = map_tree(lambda leaf: take(leaf[start:time, :count]), self.history)
+        return StepRecords(sentences, records), time, np.flatnonzero(~done_B[:count])
+
+
+_capturing = Lock()
+
+
+@cache
+def _capture_stream(device: int) -> torch.cuda.Stream:
+    """One for all graphs: memory of a pool is shared only between captures on the same stream."""
+    return torch.cuda.Stream(device)
+
+
+class GraphPool:
+    """Memory that graphs share which are never replayed at the same time."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+
+    def handle(self, graph: torch.cuda.CUDAGraph) -> Any:
+        """The handle for a capture of this graph. PyTorch frees a pool with the last of its graphs."""
+        if not len(self._graphs):
+            self._handle = torch.cuda.graph_pool_handle()
+        self._graphs.add(graph)
+        return self._handle
+
+
+def capture(function: Callable[[], None], pool: GraphPool | None) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of what a function launches; other threads may use the device during the capture.
+
+    Nothing may be freed by the garbage collector during a capture: to free a graph, an event or page-locked memory
+    would invalidate it.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), _capture_stream(torch.cuda.current_device())
+    with _capturing, collection_paused():
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=(pool or GraphPool()).handle(graph), capture_error_mode="thread_local")
+            try:
+                function()
+            finally:
+                graph.capture_end()
+    return graph
+
+
+class WarmStart:
+    """Starts a search in the buffers of a graph in which one of the same shapes was started before.
+
+    The inputs are copied into `SearchState.inputs`; the model state is emptied; all other buffers are reset.
+    """
+
+    def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, pool: GraphPool | None) -> None:
+        """``key``: the key of the graph in `CudaGraphLoop.graphs`; ``state``: the first state of the earlier search."""
+        self.graph = graph
+        self.key = key
+        pairs = zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True)
+        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs]
+        self.captured: torch.cuda.CUDAGraph | None = None
+        if pool is not None:
+            self._reset()  # allocates what is allocated on first use
+            self.captured = capture(self._reset, pool)
+
+    def _reset(self) -> None:
+        _copy_pairs(self.constants)
+        restart(self.graph.state.model_state)
+
+    def start(self, inputs: SearchInputs) -> StepGraph:
+        """The graph, with the first state of a search of these inputs in its buffers."""
+        if self.captured is None:
+            self._reset()
+        else:
+            self.captured.replay()
+        pairs = list(zip(leaves(self.graph.state.inputs), leaves(inputs), strict=True))
+        _copy_pairs([(buffer, leaf) for buffer, leaf in pairs if leaf.device == buffer.device])
+        for buffer, leaf in pairs:
+            if leaf.device != buffer.device:
+                buffer.copy_(leaf.pin_memory() if leaf.numel() > LARGE_INPUT else leaf, non_blocking=True)
+        return self.graph
+
+
+def _constants(state: SearchState) -> Tree:
+    """The parts of a first state that are equal in all searches of the same shapes, except for the model state."""
+    return (state.tokens_R, state.history_RW, state.sentences_B, state.done_B, state.extra, state.length_1)
+
+
+def _copy(values: Tree, buffers: Tree) -> None:
+    pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
+    _copy_pairs([(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()])
+
+
+def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Overwrite the first of each pair by the second."""
+    by_type: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
+    for old, new in pairs:
+        if old.numel() >= LARGE_TENSOR:
+            old.copy_(new)
+        else:
+            by_type.setdefault(old.dtype, []).append((old, new))
+    for same in by_type.values():
+        foreach_copy_(*zip(*same, strict=True))  # of one type: by one kernel
+
+
+class CudaGraphLoop(StepLoop):
+    """A loop that keeps the graphs it has captured; one for each model on a GPU."""
+
+    graph_type: type[StepGraph] = StepGraph
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
+        self.warm_starts: dict[Hashable, WarmStart] = {}
+        self.lock = Lock()
+        """Held while a search uses the buffers."""
+        self.idle = Event()
+        """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
+        self.pool: GraphPool | None = None
+        self.max_bytes = 0.0
+        if device.type == "cuda":
+            self.pool = GraphPool()
+            self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
+
+    def search(
+        self,
+        step: Step,
+        start: SearchStart,
+        inputs: SearchInputs,
+        *,
+        return_attention: bool = False,
+        callback: Callable[[], None] | None = None,
+    ) -> list[StepRecords]:
+        """``callback``: called while the device takes the first steps."""
+
+        def grow(state: SearchState, tokens: int) -> SearchState:
+            grown = fixed_capacity(state.model_state, tokens, return_attention=return_attention)
+            return state._replace(model_state=grown)
+
+        with self.lock:
+            key = (step, start, return_attention, _shapes(inputs))
+            warm_start = self.warm_starts.get(key)
+            if warm_start is not None:
+                self.graphs.move_to_end(warm_start.key)
+                graph = warm_start.start(inputs)
+                return self._steps(graph, torch.arange(len(inputs.limits.max_lengths_B)), grow, callback)
+            inputs = inputs.on(start.device)
+            first = start(inputs)
+            count = len(first.sentences_B)
+            state = pad_sentences(grow(first, INITIAL_CAPACITY), padded_count(count))
+            first_graph = self._graph(step, state, INITIAL_CAPACITY)
+            if first_graph is None:
+                return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
+            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
+            if is_empty and can_restart(state.model_state) and count == padded_count(count):
+                self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self.pool)
+            first_graph.load(state)
+            return self._steps(first_graph, torch.arange(count), grow, callback)
+
+    def _steps(
+        self,
+        graph: StepGraph,
+        sentences: Tensor,
+        grow: Callable[[SearchState, int], SearchState],
+        callback: Callable[[], None] | None,
+    ) -> list[StepRecords]:
+        """All steps of a search whose first state is in the buffers of a graph."""
+        steps: list[StepRecords] = []
+        capacity, time = graph.capacity, 0
+        while True:
+            records, time, active = graph.run(sentences, time, callback)
+            callback = None
+            steps.append(records)
+            if not len(active):
+                return steps
+            sentences = sentences[torch.from_numpy(active)]
+            state = take_sentences(graph.state, to_device(active, self.device))
+            if time == capacity:
+                capacity *= 2
+                state = grow(state, capacity - time)
+            following = self._graph(graph.step, state, capacity)
+            if following is None:
+                kept = torch.arange(len(active), device=self.device)
+                return steps + self.run(graph.step, state.keep_sentences(kept))
+            graph = following
+            graph.load(state)
+
+    def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
+        """The graph of a step for these shapes; None: its shapes change."""
+        key = (step, capacity, _shapes(state))
+        if key in self.graphs:
+            self.graphs.move_to_end(key)
+            return self.graphs[key]
+        try:
+            graph = self.graph_type(step, state, capacity, self.pool)
+        except ChangingShapeError:
+            return None
+        self.graphs[key] = graph
+        graph.idle = self.idle
+        while len(self.graphs) > 1 and sum(kept.bytes for kept in self.graphs.values()) > self.max_bytes:
+            _, dropped = self.graphs.popitem(last=False)
+            self.warm_starts = {name: one for name, one in self.warm_starts.items() if one.graph is not dropped}
+        return graph
+
+
+class LoopWithCallback(StepLoop):
+    """A `CudaGraphLoop` for one search, with a callback while the device takes the first steps."""
+
+    def __init__(self, loop: CudaGraphLoop, callback: Callable[[], None]) -> None:
+        self.loop = loop
+        self.callback = callback
+
+    def search(
+        self, step: Step, start: SearchStart, inputs: SearchInputs, *, return_attention: bool = False
+    ) -> list[StepRecords]:
+        return self.loop.search(step, start, inputs, return_attention=return_attention, callback=self.callback)
+
+
+def _shapes(tree: Tree) -> Hashable:
+    """The shapes and types of a tree's tensors, and where it has None instead."""
+    if isinstance(tree, tuple):
+        return tuple(map(_shapes, tree))
+    return None if tree is None else (tree.shape, tree.dtype)
+
+
+def padded_count(count: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … sentences."""
+    power = 1
+    while power < count:
+        power *= 2
+    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
+
+
+def few_active(size: int) -> int:
+    """The number of active sentences at which a search moves from buffers of ``size`` sentences to smaller ones.
+
+    A large batch moves when half of its sentences are done, since its steps become much faster; a medium one when three
+    quarters are; a small one never (0), since its steps take the same time whatever its size.
+    """
+    if size > LARGE_BATCH:
+        return size // 2
+    return size // 4 if size > SMALL_BATCH else 0
+
+
+def pad_sentences(state: SearchState, size: int) -> SearchState:
+    """With ``size`` sentences, those added being done already."""
+    count = len(state.sentences_B)
+    return state if count == size else take_sentences(state, torch.arange(count, device=state.done_B.device))
+
+
+def take_sentences(state: SearchState, sentences: Tensor) -> SearchState:
+    """The given sentences and, up to the next number of sentences that buffers have, others that are done."""
+    count, size = len(sentences), padded_count(len(sentences))
+    rows = torch.arange(size, device=sentences.device)
+    taken = state.keep_sentences(sentences[rows.clamp(max=count - 1)])
+    return taken if count == size else taken._replace(done_B=taken.done_B | (rows >= count))

@@ -1,0 +1,1 @@
+"""Search steps of one kind of model on one kind of device."""

@@ -1,0 +1,82 @@
+"""States whose shapes stay the same from step to step, as a search that is recorded as a CUDA graph needs them.
+
+A state of the core grows with every token; `fixed_capacity` puts what it has stored into storage for more tokens.
+`weft.fast.VERSIONS` has the steps for such states; tests/fast/steps/test_fixed_capacity.py compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from weft.fast.steps.cached_history import cached_history
+from weft.fast.steps.cached_transformer import CachedState
+from weft.fast.steps.cpu_transformer import LazyState
+from weft.models.language_model import LanguageModelState
+from weft.models.prefix_lm import PrefixState
+from weft.models.transformer_decoder import TransformerState
+from weft.tree import Tree
+
+
+@runtime_checkable
+class HasCapacity(Protocol):
+    """A tree of fixed shapes, which can be given room for more tokens."""
+
+    def with_capacity(self, tokens: int, *, return_attention: bool) -> Tree:
+        """See `fixed_capacity`."""
+
+
+@runtime_checkable
+class Restartable(Protocol):
+    """A tree of fixed capacity that can be emptied."""
+
+    def restart(self) -> None:
+        """See `restart`."""
+
+
+def _cached(state: TransformerState | PrefixState, tokens: int, return_attention: bool) -> CachedState:
+    return CachedState.of(state.layers, tokens, return_attention=return_attention)
+
+
+def _cached_lazy(state: LazyState, tokens: int, return_attention: bool) -> CachedState:
+    return _cached(state.copied(), tokens, return_attention)
+
+
+FIXED: dict[type, Callable[[Tree, int, bool], Tree]] = {
+    TransformerState: _cached,
+    LazyState: _cached_lazy,
+    PrefixState: _cached,
+    LanguageModelState: cached_history,
+}
+"""States of the core, and what makes one of fixed capacity of them: (state, tokens, return_attention)."""
+
+
+def fixed_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
+    """The tree with shapes that do not change for this many more tokens, where it can be given them.
+
+    ``return_attention``: whether the steps to come shall return attention weights.
+    """
+    if type(tree) in FIXED:
+        return FIXED[type(tree)](tree, tokens, return_attention)
+    if isinstance(tree, HasCapacity):
+        return tree.with_capacity(tokens, return_attention=return_attention)
+    if not isinstance(tree, tuple):
+        return tree
+    branches = [fixed_capacity(branch, tokens, return_attention=return_attention) for branch in tree]
+    return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
+
+
+def can_restart(tree: Tree) -> bool:
+    """Whether all of it can be emptied."""
+    if isinstance(tree, tuple) and not isinstance(tree, Restartable):
+        return all(can_restart(branch) for branch in tree)
+    return tree is None or isinstance(tree, Restartable)
+
+
+def restart(tree: Tree) -> None:
+    """Empty it in place: afterwards it is as `fixed_capacity` makes it of a state without tokens."""
+    if isinstance(tree, Restartable):
+        tree.restart()
+    elif isinstance(tree, tuple):
+        for branch in tree:
+            restart(branch)

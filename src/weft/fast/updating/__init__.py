@@ -1,0 +1,1 @@
+"""Training updates: recorded as CUDA graphs, shared between cores; losses in chunks."""

@@ -1,0 +1,324 @@
+"""Updates on a GPU: batches padded to one of a few shapes, the whole update replayed as a CUDA graph.
+
+A ragged batch has no padding, but every batch has another size, so that every kernel is planned anew; and a recurrence
+is a thousand small kernels, each launched from Python. Here batches are padded with tokens that have no loss to a fixed
+number of tokens; forward, backward, clipping and optimizer step are captured once and then replayed as one launch. The
+number of rows and their maximum length vary: there is one graph for each of a few combinations. If a run is long enough
+to pay for it, layers of a Transformer that have no kernels of their own (weft.fast.layers.layer_kernels) are compiled
+too, once for all layers of a side.
+
+The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from weft.data.batching.batches import side_budgets
+from weft.data.batching.prefetch import StepBatches
+from weft.data.store.token_store import Batch, CorpusSize
+from weft.fast import load_versions
+from weft.fast.layers.half_weights import half_weights
+from weft.fast.layers.layer_kernels import is_trained_linear
+from weft.fast.layers.transformer import has_kernels
+from weft.fast.torch_private import maybe_mark_dynamic
+from weft.models.architecture import architecture_of
+from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities, Model
+from weft.models.recurrent import has_recurrence
+from weft.models.transformer import TransformerLayer, transformer_stacks
+from weft.ragged import FixedLayout, Ragged
+from weft.recipe import TrainingSettings
+from weft.runtime.switches import allow_tf32, collection_paused
+from weft.text.specials import BEGIN
+from weft.training.loss import IGNORE_INDEX, forced_loss
+from weft.training.update import PlainUpdate, TrainingContext, UpdateResult, UpdateStatistics, autocast
+
+WARMUP_UPDATES = 3
+"""Updates of a run before any graph is captured."""
+LENGTH_BUCKETS = {"transformer": (16, 32, 64, 128), "recurrent": (8, 16, 24, 32, 48, 64, 96, 128)}
+"""Maximum lengths of padded batches: the tile sizes of the attention kernel, or a few steps more than needed."""
+RECURRENT_ROW_MULTIPLE = 64
+"""A recurrence computes every row of a batch, attention only the tokens: so its rows are rounded up less."""
+TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
+"""A Transformer's rows are rounded up to this fraction of the token budget, but at least to the multiple."""
+EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
+"""Compilation pays if training without it, at this many operations a second, would take longer than these seconds."""
+
+
+def is_captured(
+    model: Model, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
+) -> bool:
+    """Whether the updates of a run are captured."""
+    return context.workers.world_size == 1 and can_capture(model, context.settings, context.device)
+
+
+def can_capture(model: Model, settings: TrainingSettings, device: torch.device) -> bool:
+    """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
+    if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
+        return False
+    has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
+    return has_loss and architecture_of(model).fixed_shapes
+
+
+def layers_to_compile(model: Model, settings: TrainingSettings) -> list[TransformerLayer]:
+    """The layers that gain from compilation: those without kernels of their own."""
+    uses_kernels = settings.precision in ("auto", "bf16")
+    stacks = [stack for stack in transformer_stacks(model) if not (uses_kernels and has_kernels(stack))]
+    return [layer for stack in stacks for layer in stack.layers]
+
+
+def linear_weights(model: Model) -> list[Tensor]:
+    """Weights and biases of the linear maps in layers with kernels."""
+    layers = [layer for stack in transformer_stacks(model) if has_kernels(stack) for layer in stack.layers]
+    linears = [module for layer in layers for module in layer.modules() if is_trained_linear(module)]
+    return [parameter for linear in linears for parameter in linear.parameters()]
+
+
+def should_compile(model: Model, settings: TrainingSettings) -> bool:
+    """Whether to compile; ``auto``: if the run is long. It takes half a minute and saves a quarter of the time."""
+    if settings.compile != "auto":
+        return settings.compile == "on"
+    if not layers_to_compile(model, settings):
+        return False
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    operations = 6.0 * parameters * settings.batch_tokens * settings.steps
+    return operations / EAGER_FLOPS > COMPILE_SECONDS
+
+
+def is_undecided(settings: TrainingSettings, model: Model, device: torch.device, seconds: float) -> bool:
+    """Whether ``compile`` is "auto", and could be decided otherwise once there are fewer steps."""
+    return settings.compile == "auto" and can_capture(model, settings, device)
+
+
+def decide_compilation(
+    settings: TrainingSettings, model: Model, device: torch.device, seconds: float
+) -> TrainingSettings:
+    """The settings of a run of at most ``seconds`` with ``compile`` decided by the steps it has now."""
+    pays = should_compile(model, settings) and seconds > COMPILE_SECONDS
+    return settings.model_copy(update={"compile": "on" if pays else "off"})
+
+
+class GraphKey(NamedTuple):
+    """The sizes in which one graph differs from another."""
+
+    rows: int
+    max_source_length: int
+    max_target_length: int
+
+
+class StaticShape(NamedTuple):
+    """The size to which the batches of a corpus are padded."""
+
+    source_tokens: int
+    target_tokens: int
+    max_source_length: int
+    max_target_length: int
+    row_multiple: int
+    """The number of rows is rounded up to a multiple of this."""
+    length_buckets: Sequence[int]
+
+    def key(self, batch: Batch) -> GraphKey:
+        """The graph of a batch."""
+        source_length = bucket_length(batch.source.layout.longest, self.max_source_length, self.length_buckets)
+        target_length = bucket_length(batch.target.layout.longest, self.max_target_length, self.length_buckets)
+        rows = max(
+            padded_rows(batch.source.lengths, self.source_tokens, source_length),
+            padded_rows(batch.target.lengths, self.target_tokens, target_length),
+        )
+        return GraphKey(math.ceil(rows / self.row_multiple) * self.row_multiple, source_length, target_length)
+
+
+def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool) -> StaticShape:
+    """The padded size for a corpus; a row longer than the token budget is a batch of its own, and determines it."""
+    lengths = corpus_size.max_source_length, corpus_size.max_target_length
+    source_tokens, target_tokens = map(max, side_budgets(corpus_size, batch_tokens), lengths)
+    if corpus_size.pairs and not corpus_size.source_tokens:  # of a language model
+        lengths, source_tokens = (0, corpus_size.max_target_length), 0
+    if recurrent:
+        row_multiple, buckets = RECURRENT_ROW_MULTIPLE, LENGTH_BUCKETS["recurrent"]
+    else:
+        row_multiple = max(batch_tokens // TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE)
+        buckets = LENGTH_BUCKETS["transformer"]
+    return StaticShape(source_tokens, target_tokens, *lengths, row_multiple, buckets)
+
+
+def bucket_length(length: int, max_length: int, buckets: Sequence[int]) -> int:
+    """The smallest bucket that holds a length, but never more than the longest row of the corpus: a model with learned
+    positions may have no more."""
+    return min(next((bucket for bucket in buckets if length <= bucket), max_length), max_length)
+
+
+def padded_rows(lengths: Tensor, tokens: int, max_length: int) -> int:
+    """The number of rows after padding to ``tokens`` tokens with rows of at most ``max_length``."""
+    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length) if tokens else len(lengths)
+
+
+def pad(values: Tensor, count: int, padding: int) -> Tensor:
+    """``values`` followed by padding, ``count`` in all."""
+    padded = torch.full((count,), padding, dtype=values.dtype)
+    padded[: len(values)] = values
+    return padded
+
+
+class StaticSide:
+    """One side of a batch in static memory, into which batches are copied."""
+
+    def __init__(self, tokens: int, max_length: int, rows: int, device: torch.device) -> None:
+        self.tokens, self.max_length, self.rows = tokens, max_length, rows
+        no_lengths = torch.zeros(0, dtype=torch.int64)
+        self.layout = FixedLayout(self.padded_lengths(no_lengths), device, longest=max_length)
+        self.values = torch.zeros(tokens, dtype=torch.int64, device=device)
+
+    def padded_lengths(self, lengths: Tensor) -> Tensor:
+        """The lengths of a batch's rows, then those of the padding rows, then zeros."""
+        full_rows, rest = divmod(self.tokens - int(lengths.sum()), self.max_length) if self.tokens else (0, 0)
+        padding = [self.max_length] * full_rows + ([rest] if rest else [])
+        empty_rows = self.rows - len(lengths) - len(padding)
+        return torch.cat([lengths, torch.tensor(padding + [0] * empty_rows, dtype=torch.int64)])
+
+    def copy_from(self, batch: Ragged) -> None:
+        """Copy a batch here, padded."""
+        if not self.tokens:  # the sources of a language model
+            return
+        self.layout.assign(self.padded_lengths(batch.lengths))
+        self.values.copy_(pad(batch.values, self.tokens, BEGIN).pin_memory(), non_blocking=True)
+
+    def ragged(self) -> Ragged:
+        return Ragged(self.values, self.layout)
+
+
+class CapturedUpdate:
+    """Static memory for the batches of one key and, once captured, the graph that works on it."""
+
+    def __init__(self, shape: StaticShape, key: GraphKey, device: torch.device) -> None:
+        self.source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, device)
+        self.inputs = StaticSide(shape.target_tokens, key.max_target_length, key.rows, device)
+        self.targets = torch.zeros(shape.target_tokens, dtype=torch.int64, device=device)
+        self.target_tokens = torch.ones((), device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.warmed_up = False
+        """Whether an update was made on it, so that every kernel it needs is compiled and selected."""
+        for side in (self.source, self.inputs):
+            maybe_mark_dynamic(side.layout.device_offsets, 0)
+
+    def copy_from(self, batch: Batch, begin: int) -> None:
+        """Copy a batch here; ``begin``: what the decoder reads first."""
+        self.source.copy_from(batch.source)
+        self.inputs.copy_from(batch.target.shifted(begin))
+        targets = pad(batch.target.values, len(self.targets), IGNORE_INDEX)
+        self.targets.copy_(targets.pin_memory(), non_blocking=True)
+        self.target_tokens.fill_(batch.target.layout.total)
+
+
+class CudaGraphUpdate(PlainUpdate):
+    """Updates by CUDA graphs; see the module."""
+
+    def __init__(
+        self, model: Model, optimizer: torch.optim.Optimizer, context: TrainingContext, corpus_size: CorpusSize
+    ) -> None:
+        super().__init__(model, optimizer, context)
+        self.device = context.device
+        self.shape = static_shape(corpus_size, self.settings.batch_tokens, recurrent=has_recurrence(model))
+        self.learning_rate = torch.zeros((), device=self.device)
+        self.statistics = torch.zeros(2, device=self.device)
+        """Loss and gradient norm."""
+        self.captured: dict[GraphKey, CapturedUpdate] = {}
+        self.parameter_addresses: list[int] = []
+        self.updates = 0
+        self.stream = torch.cuda.Stream(self.device)
+        self.pool = torch.cuda.graph_pool_handle()
+        if should_compile(model, self.settings):
+            load_versions()  # what is compiled can import nothing
+            for layer in layers_to_compile(model, self.settings):
+                layer.compile()
+
+    def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
+        [batch] = batches.batches
+        self._discard_if_moved()
+        key = self.shape.key(batch)
+        if key not in self.captured:
+            self.captured[key] = CapturedUpdate(self.shape, key, self.device)
+        captured = self.captured[key]
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            captured.copy_from(batch, self.context.begin)
+            self.learning_rate.fill_(learning_rate)
+            if captured.graph is not None:
+                captured.graph.replay()
+            elif self.updates < WARMUP_UPDATES or not captured.warmed_up:
+                self._update_static(captured)
+                captured.warmed_up = True
+            else:
+                self._capture(captured).replay()
+            statistics = copy_to_host(self.statistics)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.updates += 1
+        return UpdateResult(statistics, deferred=True)
+
+    def _discard_if_moved(self) -> None:
+        """Discard all graphs if the weights have moved: a graph works on the memory it was captured with.
+
+        PyTorch's recurrent modules move their weights whenever `Module.to` is called, even to the same device.
+        """
+        addresses = [parameter.data_ptr() for parameter in self.model.parameters()]
+        if addresses != self.parameter_addresses:
+            self.parameter_addresses = addresses
+            self.captured.clear()
+
+    def _capture(self, captured: CapturedUpdate) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize(self.device)
+        # Recent versions of PyTorch no longer collect garbage first; to free a graph or an event invalidates a capture.
+        with collection_paused(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            self._update_static(captured)
+        captured.graph = graph
+        return graph
+
+    def _half_weights(self) -> AbstractContextManager[None]:
+        """The weights of layers that have kernels in half precision, if they are used in that."""
+        weights = linear_weights(self.model) if self.precision == "bf16" else []
+        return half_weights(weights, torch.bfloat16)
+
+    def _update_static(self, captured: CapturedUpdate) -> None:
+        """One update on the batch in static memory; the optimizer skips its step if a statistic is not finite."""
+        assert isinstance(self.model, HasOutputLayer | HasTargetLogProbabilities)
+        with allow_tf32(self.precision == "tf32"):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has rates of its own
+            with autocast(self.precision, self.device), self._half_weights():
+                loss = forced_loss(
+                    self.model,
+                    captured.source.ragged(),
+                    captured.inputs.ragged(),
+                    captured.targets,
+                    smoothing=self.settings.label_smoothing,
+                    coverage=self.settings.coverage_loss,
+                )
+            (loss.smoothed / captured.target_tokens).backward()
+            norm = self.clip_gradients()
+            self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
+            self.statistics[1] = norm
+            self.optimizer.found_inf = (~self.statistics.isfinite().all()).float()  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.step()
+
+
+def copy_to_host(statistics: Tensor) -> Callable[[], UpdateStatistics]:
+    """Start copying the statistics from the GPU; the function returned waits for that copy, and only for that."""
+    pinned = torch.empty(2, pin_memory=True)
+    pinned.copy_(statistics, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def wait() -> UpdateStatistics:
+        copied.synchronize()
+        return UpdateStatistics(*pinned.tolist())
+
+    return wait

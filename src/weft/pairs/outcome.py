@@ -1,0 +1,55 @@
+"""What training on pairs ends with: the scores on the test set, some outputs, and what became of a former task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import DataError
+from weft.evaluation.forgetting import Forgetting, measure_forgetting
+from weft.evaluation.marked_differences import Mark, in_brackets
+from weft.evaluation.summary import Summary, summarize
+from weft.translation.load import load
+
+MAX_EXAMPLE = 60
+"""Characters of a source that is short enough for a command to be pasted."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A finished run on its test set."""
+
+    folder: Path
+    summary: Summary
+    is_language_model: bool = False
+    forgetting: Forgetting | None = None
+    """What the run has lost on the task of the run that it started from, if it did start from one."""
+    forgetting_error: str | None = None
+    """Why that is not known: the pairs of the former task are gone, or were never named."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, mark: Mark = in_brackets) -> list[str]:
+        """Line by line; ``mark``: how a difference between output and reference is shown."""
+        former = [] if self.forgetting is None else ["", str(self.forgetting)]
+        return [*self.summary.lines(mark), *former]
+
+    def example(self) -> str | None:
+        """A short source of the test set, to try the run with."""
+        for example in (*self.summary.right, *self.summary.wrong):
+            if len(example.source) <= MAX_EXAMPLE and example.source.isprintable() and "'" not in example.source:
+                return example.source
+        return None
+
+
+def evaluate_run(folder: Path, *, device: str = "auto", limit: int | None = None) -> RunOutcome:
+    """Evaluate a run that this process has just trained, on its test set or on ``limit`` items of it."""
+    run = load(folder, device=device)
+    run.recipe = run.recipe.accepting_new_data()
+    summary = summarize(run, limit=limit)
+    try:
+        forgetting, error = measure_forgetting(folder, device=device), None
+    except DataError as reason:
+        forgetting, error = None, str(reason)
+    return RunOutcome(folder, summary, run.source_role == "none", forgetting, error)

@@ -1,0 +1,198 @@
+"""`weft.train`: from a recipe, its name or pairs to a run folder; what ``weft train`` does.
+
+    for event in weft.train("pairs.tsv", "runs/mine", minutes=10):
+        print(event)
+
+`weft.training.train` trains a recipe. Here is what surrounds it: which recipe it is, its reasons at the head of
+RUN/recipe.toml, the time limit, and the result on the test set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.data.preparation import Transform, check_files, check_test_pairs
+from weft.errors import WeftError, warn
+from weft.files import save_text
+from weft.models.interface import Model
+from weft.pairs.outcome import RunOutcome, evaluate_run
+from weft.pairs.request import TrainingRequest
+from weft.pairs.source import GivenPairs, as_source, check_unused
+from weft.pairs.time_limit.budget import TimeLimit
+from weft.pairs.time_limit.fitting import fit_run
+from weft.recipe import Recipe, parse_change
+from weft.recipe.toml import with_comments
+from weft.runs.layout import RunFolder
+from weft.training import train as core
+from weft.training.distributed import SINGLE_PROCESS, Workers
+from weft.training.events import Event, Finished, Fitted, Started
+from weft.training.train import Events, TrainingOptions
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    """The finished run on its test set: the last event of training on pairs or within a time limit."""
+
+    outcome: RunOutcome
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} at step {self.step}:\n{self.outcome}"
+
+
+def train(
+    recipe: Recipe | GivenPairs,
+    out: Path | str | None = None,
+    *,
+    minutes: float | None = None,
+    like: str | None = None,
+    columns: tuple[str | int, str | int] | None = None,
+    changes: Sequence[str] | str = (),
+    start: Path | str | None = None,
+    evaluate: bool | None = None,
+    resume: bool = False,
+    accept_new_data: bool = False,
+    model: Model | None = None,
+    transforms: Transform | Sequence[Transform] = (),
+) -> Events:
+    """Train a model; every event is logged to the run folder and yielded.
+
+        for event in weft.train("pairs.tsv", "runs/mine", minutes=10):
+            print(event)
+        for event in weft.train(weft.load_recipe("grammar"), "runs/grammar"):
+            print(event)
+
+    ``recipe``: a recipe, its name or its TOML file; or pairs, for which a recipe is chosen (`weft.recommend` shows it):
+    a file, a folder with train, valid and test, a tuple of two parallel files, or a list of pairs, which is saved
+    beside the run folder. ``out``: the run folder, by default runs/NAME.
+
+    ``minutes``: a time limit. The speed is measured first, on a copy of the model that is then discarded; steps, warmup
+    and the interval of validations are reduced to what fits, and the recipe in the run folder has the new numbers. If
+    the machine becomes slower, training ends at the limit (``Finished.reason`` is "time").
+
+    Of pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
+    used with them. Of pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose
+    weights, model and tokenizer training starts from.
+
+    ``evaluate``: end with an `Evaluated` event, the result on the test set; by default so for pairs and with
+    ``minutes``, which include it.
+
+    Ctrl-C, SIGTERM and SIGHUP take effect after the current step, when a checkpoint is saved; so does closing this
+    generator (a ``break`` in the loop over it). ``resume=True`` continues from there; ``accept_new_data``: even if the
+    data files have changed since.
+
+    ``model``: your own, trained in place of the one that the recipe's [model] describes; see docs/extending.md.
+    ``transforms``: functions that every training pair goes through after data.pipeline; None for a pair drops it.
+    """
+    out, start = (None if path is None else Path(path) for path in (out, start))
+    changes = [changes] if isinstance(changes, str) else list(changes)
+    source = None if isinstance(recipe, Recipe) else as_source(recipe, columns, like, resume=resume)
+    name = str(recipe) if isinstance(recipe, str | Path) else ""
+    request = TrainingRequest(name, changes, out, start, resume, minutes, evaluate, source, None, accept_new_data)
+    request.check_options()
+    if isinstance(recipe, Recipe):
+        check_unused(like=like, columns=columns, changes=changes, start=start)
+        folder = Path("runs") / recipe.name if out is None else out
+        evaluates = bool(evaluate) or (evaluate is None and minutes is not None)
+        run = PlannedRun(recipe, folder, resume, minutes, evaluates, accept_new_data=accept_new_data)
+    else:
+        request = request.with_recommendation()
+        request.check()
+        run = plan_run(request)
+    yield from _evaluated(train_run(run, model=model, transforms=transforms), run)
+
+
+def _evaluated(events: Events, run: PlannedRun) -> Events:
+    """The same events, and at the end of training the result on the test set."""
+    finished, test_items = None, None
+    with closing(events):
+        for event in events:
+            test_items = event.test_items if isinstance(event, Fitted) else test_items
+            finished = event if isinstance(event, Finished) else None
+            yield event
+    if not run.evaluates or finished is None:
+        return
+    try:
+        outcome = evaluate_run(run.folder, device=run.recipe.training.device, limit=test_items)
+    except WeftError as error:  # the run is complete nevertheless
+        warn(f"not evaluated: {error}")
+    else:
+        yield Evaluated(finished.step, outcome)
+
+
+class PlannedRun(NamedTuple):
+    """A run that is about to be trained."""
+
+    recipe: Recipe
+    folder: Path
+    resume: bool = False
+    minutes: float | None = None
+    evaluates: bool = False
+    """Whether it is evaluated on the test set at the end."""
+    comments: tuple[str, ...] = ()
+    """For the head of RUN/recipe.toml."""
+    accept_new_data: bool = False
+
+
+def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> PlannedRun:
+    """The run of a request that has been checked; its files are checked here, before a long preparation.
+
+    Of several workers, each computes at least one batch of an update (training.accumulate).
+    """
+    recipe = request.settings()
+    folder = request.folder(recipe)
+    if not request.resume and workers.was_training(str(folder.resolve())):  # the launcher has restarted all workers
+        changes = [change for change in request.changes if parse_change(change)[0] != ["training", "accumulate"]]
+        request = request._replace(resume=True, changes=changes)
+    if request.resume:
+        recipe = request.saved_settings(recipe)
+    evaluates = workers.world_size == 1 and request.evaluates(folder)
+    if not request.resume and recipe.training.accumulate < workers.world_size:
+        training = recipe.training.model_copy(update={"accumulate": workers.world_size})
+        recipe = recipe.model_copy(update={"training": training})
+    if not request.resume and workers.is_main:
+        check_files(recipe)
+        check_test_pairs(recipe)
+    comments = tuple(request.comments()) if workers.is_main else ()
+    return PlannedRun(recipe, folder, request.resume, request.minutes, evaluates, comments, request.accept_new_data)
+
+
+def train_run(
+    run: PlannedRun,
+    workers: Workers = SINGLE_PROCESS,
+    *,
+    model: Model | None = None,
+    transforms: Transform | Sequence[Transform] = (),
+) -> Events:
+    """The events of a planned run, without its evaluation."""
+    limit = None if run.minutes is None else TimeLimit.from_now(run.minutes, evaluates=run.evaluates)
+    fit = None if limit is None else partial(fit_run, limit=limit)
+    options = TrainingOptions(model, run.resume, transforms, workers, fit, run.accept_new_data)
+    yield from annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+
+
+def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
+    """The same events; the recipe of the run folder, once it has been made, gets these comments."""
+    text = ""
+    with closing(events):
+        for event in events:
+            if isinstance(event, Started):
+                text = run.recipe.read_text("utf-8") if comments else ""
+            if isinstance(event, Fitted):
+                comments = _fitted_comments(comments, event)
+            if text and isinstance(event, Started | Fitted):
+                save_text(run.recipe, with_comments(text, comments))
+            yield event
+
+
+def _fitted_comments(comments: list[str], event: Fitted) -> list[str]:
+    """The comments of a recipe whose steps, and with them its schedule, were fitted to a time limit."""
+    if event.steps == event.recipe_steps:
+        return comments
+    kept = [line for line in comments if not line.startswith(("steps: ", "learning rate: "))]
+    reason = f"fitted to {event.minutes:g} min, with warmup and validations; {event.recipe_steps:,} without a limit"
+    return [*kept, f"steps: up to {event.steps:,} ({reason})"]

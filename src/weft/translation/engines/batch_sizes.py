@@ -1,0 +1,135 @@
+"""Batch sizes by the bytes that a search needs: a batch is made smaller, or a search refused, before they run out.
+
+For K hypotheses of a sentence with S source tokens and at most T output tokens, a vocabulary of V and a model whose
+state has s bytes after one token and g more for each further one, a search needs at most about
+
+    K (24 V + 3 s + 2000)                          for one step: six arrays of scores, three copies of the state
+  + K (T − 1) (3 g + 200 + 4 S [attention])        for what is kept of all steps
+
+bytes (tests/translation/engines/test_batch_sizes.py compares it with what a search takes). Half of the available
+memory may be used. Sentences are searched in smaller batches where that makes them fit. A search of one sentence whose
+first step alone does not fit is refused; the rest depends on when its outputs end, so it is not refused for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from weft.errors import SearchError
+from weft.recipe.search import SearchSettings
+from weft.runs.size_limits import device_memory, gigabytes
+from weft.search.interface import StepModel
+from weft.text.id_rows import IdRows
+from weft.translation.engines.interface import TranslationRequest
+from weft.tree import Tree, leaves
+
+SMALL_SEARCH = 2**26
+"""Hypotheses times vocabulary (and 1,000) up to which nothing is estimated: the scores of a step take 256 MB."""
+SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
+USABLE = 0.5
+"""The part of the available memory that a search may take."""
+
+
+CPU_BATCH_TOKENS = 4_096
+"""`search.batch_tokens` = "auto" on a CPU."""
+MAX_HYPOTHESES = 20_480
+"""Hypotheses at a time beyond which a GPU searches no faster."""
+BATCH_SHARE = 0.25
+"""The part of the available memory that a batch of `search.batch_tokens` = "auto" may take."""
+
+
+class HypothesisCount(NamedTuple):
+    """The number of hypotheses of a sentence that are searched together, and the setting that it comes from."""
+
+    number: int
+    setting: str
+
+    @classmethod
+    def of(cls, request: TranslationRequest) -> HypothesisCount:
+        settings, n_best = request.settings, request.n_best
+        count, setting = {
+            "beam": (settings.size, "search.size"),
+            "mbr": (settings.samples, "search.samples"),
+        }.get(settings.kind, (1, "n_best"))
+        return cls(n_best, "n_best") if n_best > count else cls(count, setting)
+
+
+class StepSize(NamedTuple):
+    """The bytes that a step of a model takes for one hypothesis."""
+
+    vocabulary: int
+    state: int
+    growth: int
+    """Of the state, for each token."""
+
+    @classmethod
+    def measure(cls, model: StepModel, memory: Tree, begin: int, device: torch.device) -> StepSize:
+        """From two steps of one hypothesis."""
+        token = torch.full((1,), begin, device=device)
+        logits, state, _ = model.step(token, model.start(memory), memory)
+        first = _bytes(state)
+        _, state, _ = model.step(token, state, memory)
+        return cls(logits.shape[-1], first, max(_bytes(state) - first, 0))
+
+    def one_step(self) -> int:
+        return SCORE_BYTES * self.vocabulary + STATE_COPIES * self.state + ROW_BYTES
+
+    def later_steps(self, *, length: int, source_length: int) -> int:
+        """The bytes that all steps but the first keep; ``source_length``: 0 without attention."""
+        return (length - 1) * (STATE_COPIES * self.growth + RECORD_BYTES + 4 * source_length)
+
+
+def _bytes(tree: Tree) -> int:
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
+
+
+def fixed_batch_tokens(settings: SearchSettings) -> int:
+    """The token budget of a batch where memory plays no part: `search.batch_tokens`, or that of a CPU."""
+    return CPU_BATCH_TOKENS if settings.batch_tokens == "auto" else settings.batch_tokens
+
+
+def memory_slices(
+    request: TranslationRequest, size: StepSize, *, max_lengths: Sequence[int], available: int
+) -> list[slice]:
+    """Consecutive sentences, in the order of their lengths, as large batches as fit in the available memory."""
+    count = HypothesisCount.of(request).number
+    most = max(MAX_HYPOTHESES // count, 1)
+    sentences = len(request.sources)
+    width = _longest_source(request) if request.return_attention else 0
+    lengths = np.maximum.accumulate(np.array(max_lengths, dtype=np.int64))
+    bytes_B = count * (size.one_step() + (lengths - 1) * size.later_steps(length=2, source_length=width))
+    slices: list[slice] = []
+    start = 0
+    while start < sentences:
+        fits = np.arange(1, sentences - start + 1) * bytes_B[start:] <= BATCH_SHARE * available
+        stop = start + min(max(int(fits.sum()), 1), most)
+        slices.append(slice(start, stop))
+        start = stop
+    return slices
+
+
+def _longest_source(request: TranslationRequest) -> int:
+    return int(IdRows.of(request.sources).lengths_B.max(initial=0))
+
+
+def sentences_at_once(
+    request: TranslationRequest, size: StepSize, *, max_lengths: Sequence[int], device: torch.device
+) -> int:
+    """The number of sentences of a request that fit in memory together; an error if it is none."""
+    available = device_memory(device)
+    if available is None:
+        return len(request.sources)
+    usable, (count, setting) = int(USABLE * available), HypothesisCount.of(request)
+    if count * size.one_step() > usable:
+        raise SearchError(
+            f"{setting}: {count:,} hypotheses need about {gigabytes(count * size.one_step())} for a vocabulary of "
+            f"{size.vocabulary:,}, and {gigabytes(usable)} may be used on {device}; at most "
+            f"{usable // size.one_step():,} fit"
+        )
+    source_length = _longest_source(request) if request.return_attention else 0
+    kept = size.later_steps(length=max(max_lengths, default=1), source_length=source_length)
+    return max(usable // (count * (size.one_step() + kept)), 1)

@@ -1,0 +1,32 @@
+"""``weft data recommend``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from weft.apps.cli import app
+from weft.recipe import load_recipe
+
+
+def test_the_output_is_a_recipe(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("".join(f"word{n}\tw o r d\n" for n in range(50)))
+    (tmp_path / "test.tsv").write_text("a\tb\n")
+    result = CliRunner().invoke(app, ["data", "recommend", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    (tmp_path / "mine.toml").write_text(result.stdout)
+    recipe = load_recipe(tmp_path / "mine.toml")
+    assert recipe.tokenizer.kind == "character"
+    assert recipe.data.test == str(tmp_path / "test.tsv")
+
+
+def test_columns_and_json(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"p": f"a{n}", "q": f"b{n}", "r": f"c{n}"}) + "\n" for n in range(30))
+    (tmp_path / "a.jsonl").write_text(lines)
+    command = ["data", "recommend", str(tmp_path / "a.jsonl"), "--json"]
+    record = json.loads(CliRunner().invoke(app, [*command, "--source", "r", "--target", "p"]).stdout)
+    assert record["recipe"]["data"]["train"]["source"] == ["r"]
+    assert record["profile"]["count"]["rows"] == 30
+    assert CliRunner().invoke(app, [*command, "--source", "r"]).exit_code != 0

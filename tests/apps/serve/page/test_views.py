@@ -1,0 +1,161 @@
+"""The views beside the translation of one sentence: heads, embeddings, comparisons, training."""
+
+import json
+import re
+
+from weft.apps.serve import training
+from weft.runs.locks import lock_folder
+
+SENTENCE = "a witch must open the bag of the nurse"
+
+
+def test_every_head_has_a_small_map_and_one_is_enlarged(visitor):
+    page = visitor.open(f"#heads?model=transformer&text={SENTENCE}")
+    page.wait_for_selector(".thumb")
+    assert page.locator(".thumb").count() == 3 * 2 * 2  # encoder, decoder and cross-attention, 2 layers of 2 heads
+    headings = page.locator(".heads-view h2").all_inner_texts()
+    assert {"Encoder self-attention", "Decoder self-attention", "Cross-attention"} <= set(headings)
+    page.get_by_role("button", name="Decoder self-attention, layer 2 · head 1. Enlarge").click()
+    assert "head=decoder.2.1" in page.url
+    page.wait_for_selector("h2:text-is('Decoder self-attention, layer 2, head 1')")
+    tokens = page.locator(".map text[role=rowheader]").count()
+    assert page.get_by_role("gridcell").count() == tokens * tokens
+
+
+def test_a_head_is_switched_off_and_the_output_follows(visitor):
+    page = visitor.open(f"#heads?model=transformer&text={SENTENCE}&off=cross.1.1_cross.1.2_cross.2.1_encoder.1.1")
+    page.wait_for_selector(".outputs dl")
+    assert page.locator(".thumb.off").count() == 4
+    assert page.locator(".outputs del, .outputs ins").count() > 0
+    before = page.locator(".outputs dd").nth(1).inner_text()
+    page.get_by_role("button", name="Switch all on").click()
+    page.wait_for_selector(".outputs .output")
+    assert page.locator(".outputs .output").inner_text() != before
+    page.get_by_role("button", name="Switch this head off").click()
+    page.wait_for_selector(".thumb.off")
+    assert page.get_by_role("button", name="Switch this head on").is_visible()
+
+
+def test_a_recurrent_model_has_one_map(visitor):
+    page = visitor.open(f"#heads?model=recurrent&text={SENTENCE}")
+    page.wait_for_selector(".thumb")
+    assert page.locator(".thumb").count() == 1
+
+
+def test_neighbors_of_a_token_and_positions(visitor):
+    page = visitor.open("#embeddings?model=recurrent&token=nurse")
+    page.wait_for_selector(".candidate")
+    cosines = [float(text.replace("−", "-")) for text in page.locator(".candidate .share").all_inner_texts()]
+    assert cosines == sorted(cosines, reverse=True) and len(cosines) == 12
+    neighbor = page.locator(".candidate .token").first.inner_text()
+    page.locator(".candidate").first.click()
+    page.wait_for_selector(f"p:text('Nearest to “{neighbor}”')")
+    page.get_by_role("textbox", name="Token").fill("zebra")
+    page.get_by_role("button", name="Show its neighbors", exact=True).click()
+    page.wait_for_selector("p:text('not in the vocabulary')")
+    assert "no positions" in page.locator(".hint").all_inner_texts()[-1]
+    assert not any("/positions" in url for url in visitor.requests)  # it would be answered with 404
+    page.get_by_label("Model").select_option("transformer")
+    page.wait_for_selector("canvas.heat")
+    labels = page.locator("canvas.heat").evaluate_all("all => all.map((one) => one.ariaLabel)")
+    assert "64 sinusoidal positions in 32 dimensions" in labels[0] and "similarity" in labels[1]
+    painted = page.locator("canvas.heat").first.evaluate(
+        "canvas => new Set(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data).size"
+    )
+    assert painted > 50
+
+
+def test_two_models_side_by_side(visitor):
+    page = visitor.open(f"#compare?a=recurrent&b=copying&b.max_length=3&b.size=2&text={SENTENCE}")
+    page.wait_for_selector(".verdict")
+    outputs = page.locator(".two .output").all_inner_texts()
+    answers = [translate(page, "recurrent", SENTENCE), translate(page, "copying", SENTENCE, size=2, max_length=3)]
+    assert outputs == [answer["text"] for answer in answers]
+    assert outputs[0] != outputs[1] and page.locator(".two del, .two ins").count() > 0
+    assert page.get_by_role("grid").count() == 2
+    assert page.get_by_role("tree").count() == 2
+    assert page.locator(".side > details > summary").nth(1).inner_text() == "Search: beam of 2"
+    page.locator(".tree").nth(1).locator(".node.pruned").first.click()
+    page.wait_for_url(re.compile(r"#translate\?model=copying.*prefix="))
+
+
+def test_pasted_lines_are_part_of_the_address(visitor):
+    page = visitor.open("#compare?mode=lines&a=recurrent&b=transformer")
+    lines = [SENTENCE, "who has some boxes & <i>cats</i> #1"]
+    page.get_by_label("Lines").fill("\n".join(lines))
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_selector("p:text('2 lines; the same output for')")
+    address = page.url
+    again = visitor.open(address[address.index("#") :], anew=True)
+    again.wait_for_selector("p:text('2 lines; the same output for')")
+    assert again.get_by_label("Lines").input_value() == "\n".join(lines)
+    assert again.locator("tbody th").all_inner_texts() == lines
+    again.get_by_label("Lines").fill("\n".join(["we drank the milk " + "now" * 300] * 5))
+    again.get_by_role("button", name="Compare", exact=True).click()
+    again.wait_for_selector("p:text('They are too long to be part of the URL')")
+    assert "lines=we" not in again.url and again.locator("tbody tr").count() == 5
+
+
+def test_pasted_lines_become_a_table_to_sort_and_to_download(visitor, tmp_path):
+    page = visitor.open("#compare?mode=lines&a=recurrent&b=transformer&b.kind=greedy")
+    lines = [SENTENCE, "who has some boxes", "we drank the milk <b>now</b>"]
+    page.get_by_label("Lines").fill("\n".join(lines))
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_selector("p:text('3 lines; the same output for')")
+    page.get_by_role("button", name="Source").click()
+    page.get_by_role("button", name="Source").click()
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Source")
+    assert page.locator("tbody th").all_inner_texts() == sorted(lines, reverse=True)
+    saved = {}
+    for kind in ("TSV", "JSON"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Download {kind}").click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        saved[kind] = path.read_text("utf-8")
+    header, *rows = [line.split("\t") for line in saved["TSV"].splitlines()]
+    assert header == ["line", "source", "a", "b", "score_a", "score_b"]
+    assert [row[1] for row in rows] == sorted(lines, reverse=True)
+    content = json.loads(saved["JSON"])
+    assert content["b"]["model"] == "transformer" and content["b"]["search"]["kind"] == "greedy"
+    assert [line["a"]["text"] for line in content["lines"]] == [row[2] for row in rows]
+
+
+def test_training_is_watched(visitor, folder):
+    log = folder / "recurrent" / "log.jsonl"
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    page = visitor.open("#training?run=recurrent")
+    page.wait_for_selector(".series path")
+    assert "step 60 of 60" in page.locator(".verdict").inner_text()
+    losses = page.get_by_role("img", name=re.compile("Loss per target token"))
+    last = [line for line in lines if line["event"] == "step"][-1]
+    assert f"training {last['loss']:.2f} at step {last['step']}" in losses.get_attribute("aria-label")
+    assert page.locator("h2:text-is('Speed')").is_visible()
+    page.wait_for_selector(".sample .map")
+    assert page.locator(".sample").count() == 4
+    assert page.locator(".sample-output").first.inner_text()
+
+
+def test_curves_grow_while_a_run_trains(visitor, folder, monkeypatch):
+    monkeypatch.setattr(training, "POLL_SECONDS", 0.05)
+    log = folder / "copying" / "log.jsonl"
+    kept = log.read_bytes()
+    try:
+        with lock_folder(folder / "copying", "training"):
+            page = visitor.open("#training?run=copying")
+            page.wait_for_selector(".verdict:text('copying is being trained')")
+            with log.open("ab") as file:
+                file.write(b'{"event": "step", "step": 61, "loss": 9.87, "target_tokens": 50, "seconds": 0.1}\n')
+            page.wait_for_selector("[role=img][aria-label*='training 9.87 at step 61']")
+        page.wait_for_selector(".verdict:text-matches('copying (is trained|was stopped)')")
+    finally:
+        log.write_bytes(kept)
+
+
+def translate(page, model, text, **search):
+    body = {"model": model, "text": text, "search": search}
+    return page.evaluate(
+        "body => fetch('/api/translate', {method: 'POST', body: JSON.stringify(body), "
+        "headers: {'Content-Type': 'application/json'}}).then((answer) => answer.json())",
+        body,
+    )["translations"][0]

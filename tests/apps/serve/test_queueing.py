@@ -1,0 +1,249 @@
+"""The queue: fair between clients and jobs, in batches of one key and of a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.queueing import REMAINDER, Batch, FairQueue, Job, Rates
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+def job(rows: Sequence[str], client: str = "x", key: str | None = "k") -> Job:
+    return Job("translate", {}, rows=list(rows), batch_key=key, client=client)
+
+
+def take(queue: FairQueue, budget: float = 1e9) -> Batch | None:
+    return queue.take(lambda text: 1.0, lambda key: budget)
+
+
+def texts(batch: Batch | None) -> str:
+    assert batch is not None
+    return "".join(item.job.rows[item.row] for item in batch.items)
+
+
+def test_clients_take_turns() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        for one in (job("aaaaaa", "long"), job("b", "short"), job("cc", "other")):
+            queue.add(one)
+        assert texts(take(queue, 4)) == "abca"
+        assert texts(take(queue, 3)) == "caa"
+        queue.add(job("d", "new"))
+        assert texts(take(queue, 2)) in ("ad", "da")
+        assert texts(take(queue)) == "a"
+        assert take(queue) is None and len(queue) == 0
+
+    run(test)
+
+
+def test_the_jobs_of_a_client_take_turns() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("aaaa"))
+        queue.add(job("b"))
+        assert texts(take(queue, 3)) == "aba"
+
+    run(test)
+
+
+def test_a_batch_has_one_key() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        for rows, client, key in (("aa", "x", "1"), ("b", "y", "2"), ("c", "z", "1"), ("d", "w", None)):
+            queue.add(job(rows, client, key))
+        batches = [take(queue) for _ in range(3)]
+        assert [texts(batch) for batch in batches] == ["aca", "b", ""]
+        assert batches[2] is not None and batches[2].alone is not None and batches[2].alone.rows == ["d"]
+
+    run(test)
+
+
+def test_a_text_above_the_budget_is_searched_alone() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("ab"))
+        assert texts(take(queue, 0.5)) == "a"
+        assert texts(take(queue, 0.5)) == "b"
+
+    run(test)
+
+
+def test_who_leaves_is_not_searched() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        first = job("a")
+        queue.add(first)
+        queue.add(job("b", "y"))
+        queue.remove(first)
+        queue.add(job("c"))
+        assert texts(take(queue)) == "bc"
+
+    run(test)
+
+
+def test_a_small_remainder_is_taken_along() -> None:
+    """A batch of 5 instead of 4 and then 1; not 6, and of its own kind of search only."""
+
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("abcde"))
+        queue.add(job("x", "y", "other"))
+        queue.add(job("zzz", "y", "another"))
+        batch = take(queue, 4.1)
+        assert texts(batch) == "abcde" and batch is not None and batch.cost == 5.0
+        queue = FairQueue()
+        queue.add(job("abcdef"))
+        batch = take(queue, 4.1)
+        assert texts(batch) == "abcd" and batch is not None and batch.cost == 4.0
+
+    run(test)
+
+
+def test_jobs_that_are_sent_again_come_first_and_alone() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("a"))
+        again = job("bb", "y")
+        again.attempts = 1
+        queue.return_first([again])
+        batch = take(queue)
+        assert texts(batch) == "bb" and batch is not None and batch.alone is None
+        assert texts(take(queue)) == "a"
+
+    run(test)
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("abc", min_size=1, max_size=9), st.sampled_from("xyz"), st.sampled_from("12")), max_size=12
+    ),
+    st.integers(1, 9),
+)
+def test_every_row_is_taken_once(jobs: list[tuple[str, str, str]], budget: int) -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        added = [job(*one) for one in jobs]
+        for one in added:
+            queue.add(one)
+        taken = []
+        while (batch := take(queue, budget)) is not None:
+            assert 1 <= len(batch.items) <= REMAINDER * budget
+            assert len({item.job.batch_key for item in batch.items}) == 1
+            taken += batch.items
+        assert sorted((added.index(item.job), item.row) for item in taken) == [
+            (number, row) for number, one in enumerate(added) for row in range(len(one.rows))
+        ]
+
+    run(test)
+
+
+def test_results_and_failures() -> None:
+    async def test() -> None:
+        one = job("ab")
+        one.put(1, b"B")
+        assert not one.done.done()
+        one.put(0, b"A")
+        assert one.done.done() and one.done.result() == [b"A", b"B"]
+        other = job("a")
+        other.fail(ServiceError(422, "no"))
+        other.put(0, b"A")
+        assert other.abandoned and other.done.done() and isinstance(other.done.exception(), ServiceError)
+
+    run(test)
+
+
+def test_rates_keep_batches_short() -> None:
+    rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+    assert rates.budget("k") == 512
+    rates.measured("k", 512, 2.0)
+    assert rates.budget("k") == 256
+    rates.measured("k", 1, 0.5)  # a small batch says nothing
+    assert rates.budget("k") == 256
+    rates.measured("k", 256, 2.0)
+    assert 128 < rates.budget("k") < 256
+    rates.measured("k", 256, 0.01)
+    assert rates.budget("k") == 4096
+    rates.measured("small", 10, 0.1)
+    assert rates.budget("small") == 512
+    for number in range(200):
+        rates.measured(str(number), 1, 1)
+    assert len(rates.tokens_per_second) == 64
+
+
+def test_how_long_jobs_take() -> None:
+    async def test() -> None:
+        rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+        one, stream = job(["a" * 10, "b" * 20]), job("a", key=None)
+        assert rates.seconds(one) == rates.batch_time(one) == rates.seconds(stream) == 0.0, "nothing is known yet"
+        rates.measured("k", 600, 2.0)
+        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 300)
+        assert rates.batch_time(one) == 1.0 and rates.batch_time(one, 150) == 0.5
+        one.taken = 1
+        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 600), "the half that waits"
+        rates.measured("k", 300, 0.8)
+        assert rates.batch_time(one, 300) == pytest.approx(300 / (300 + 0.3 * 75)), "smoothed"
+        rates.measured_alone("translate", 2.0)
+        rates.measured_alone("translate", 3.0)
+        assert rates.seconds(stream) == pytest.approx(2.3)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "rate"),
+    [
+        (70.0, 0.1, 100 + 0.3 * 600),  # full: 0.7 of 100 tokens
+        (69.0, 0.9, 100.0),  # neither full nor faster than known
+        (69.0, 0.1, 690.0),  # not full, but faster
+        (10.0, 1.0, 100 + 0.3 * -90),  # as long as a full one
+        (100.0, 0.0, 100 + 0.3 * (1e6 - 100)),  # in no time that could be measured
+    ],
+)
+def test_what_a_batch_says_about_the_speed(tokens: float, seconds: float, rate: float) -> None:
+    rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+    rates.tokens_per_second["k"] = 100.0
+    rates.measured("k", tokens, seconds)
+    assert rates.tokens_per_second["k"] == pytest.approx(rate)
+
+
+def test_the_waiting_cost_is_counted_up_to_a_limit() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        again = job("zz", "w")
+        again.attempts = 1
+        for one in (job("abc"), job("de", "y", "other"), again):
+            queue.add(one)
+
+        def cost(limit: float, key: str | None = None) -> float:
+            return queue.waiting_cost(lambda text: 2.0, limit, key)
+
+        assert (cost(99), cost(14), cost(13)) == (14.0, 14.0, 13.0)
+        assert (cost(99, "k"), cost(99, "other"), cost(5, "k"), cost(99, "none")) == (6.0, 4.0, 5.0, 0.0)
+        queue.add(job("x", "v", None))
+        assert cost(99) == 99.0, "how much that is nobody knows"
+        assert cost(99, "k") == 6.0
+
+    run(test)
+
+
+def test_jobs_that_are_sent_again_keep_their_order_and_wake_the_queue() -> None:
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("a", "x"))
+        queue.arrival.clear()
+        queue.return_first([job("b", "y"), job("c", "x")])
+        assert queue.arrival.is_set() and len(queue) == 3
+        assert texts(take(queue)) == "cba"
+        assert queue.take(lambda text: 1.0, lambda key: 1.0) is None
+
+    run(test)

@@ -1,0 +1,354 @@
+"""A run of a stranger: whatever files its recipe names, no command reads them unless its user asks for them.
+
+The recipe of the run below names files of the user, the canaries, in every setting that is a path. Python tells which
+files are opened; what is read in another process would appear in the output.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from weft.apps.cli import COMMANDS, main
+from weft.errors import CheckpointError, DataError
+from weft.evaluation.forgetting import measure_forgetting
+from weft.recipe import load_recipe
+from weft.recipe.files import PATHS
+from weft.recipe.toml import write_toml
+from weft.runs.data_record import NAME, DataRecord, FileFingerprint
+from weft.training.train import train
+
+SECRET = "hunter"
+opened: list[str] = []
+watched: list[str] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if watched and event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes | Path):
+        path = arguments[0].decode("utf-8", "replace") if isinstance(arguments[0], bytes) else str(arguments[0])
+        opened.extend(path for folder in watched if path.startswith(folder))
+
+
+sys.addaudithook(_audit)  # there is no way to remove it
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[list[str]]:
+    """The files below a folder that are opened, and the folders that are listed."""
+    opened.clear()
+    watched.append(str(folder))
+    try:
+        yield opened
+    finally:
+        watched.clear()
+
+
+PAIRS = {
+    "train": "".join(f"{a} {b}\t{b} {a}\n" for a in "abcde" for b in "abcde"),
+    "valid": "a b\tb a\nc d\td c\n",
+    "test": "b c\tc b\nd e\te d\n",
+}
+
+
+@pytest.fixture(scope="module")
+def own_run(tiny, tmp_path_factory) -> Path:
+    """A run of the user, trained on three files."""
+    folder = tmp_path_factory.mktemp("own")
+    for split, content in PAIRS.items():
+        (folder / f"{split}.tsv").write_text(content, "utf-8")
+    names = {f"data.{split}": f"{split}.tsv" for split in PAIRS}
+    changes = {**names, "data.folder": str(folder), "data.options": {}, "tokenizer.kind": "word"}
+    recipe = tiny({**changes, "training.steps": 60, "training.validate_every": 30})
+    list(train(recipe, folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def canaries(own_run: Path, tmp_path_factory) -> Path:
+    """Private files of the user: pairs, a tokenizer and a run."""
+    folder = tmp_path_factory.mktemp("home") / "private"
+    folder.mkdir()
+    (folder / "pairs.tsv").write_text(f"a {SECRET}\tb {SECRET}\nc\td\n" * 3, "utf-8")
+    shutil.copy(own_run / "tokenizer.json", folder / "tokenizer.json")
+    shutil.copytree(own_run, folder / "run")
+    return folder
+
+
+@pytest.fixture
+def foreign(own_run: Path, canaries: Path, tmp_path: Path) -> Path:
+    """A run whose recipe names all of them."""
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    pairs = str(canaries / "pairs.tsv")
+    plant(
+        run,
+        {
+            **{f"data.{split}": pairs for split in PAIRS},
+            "data.prepared": str(canaries / "prepared"),
+            "tokenizer.file": str(canaries / "tokenizer.json"),
+            "training.start": str(canaries / "run"),
+            "evaluation.former": pairs,
+        },
+    )
+    return run
+
+
+def plant(run: Path, settings: dict[str, Any]) -> None:
+    """Replace settings in the recipe of a run."""
+    recipe = load_recipe(run / "recipe.toml")
+    tree = recipe.model_dump(exclude_none=True)
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        tree[section][key] = value
+    (run / "recipe.toml").write_text(write_toml(weft.make_recipe(tree)), "utf-8")
+
+
+def test_every_path_of_a_recipe_is_planted(foreign: Path, canaries: Path) -> None:
+    recipe = load_recipe(foreign / "recipe.toml").model_dump()
+    planted = {(section, name) for section, name in PATHS if str(canaries) in str(recipe[section][name])}
+    assert planted == set(PATHS) - {("tokenizer", "target_file")}  # it excludes a joint tokenizer
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd, tmp_path) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of a command."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("weft.apps.cli.raise_on_signals", lambda: None)  # the signals of this process are for pytest
+
+    def typed(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["weft", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code or 0, *capfd.readouterr())
+
+    return typed
+
+
+REFUSED = "the recipe of foreign names it, but it is nothing that the run was trained with"
+USING: dict[str, list[tuple[list[str], str | None]]] = {
+    "translate": [(["translate", "RUN", "in.txt"], None)],
+    "sample": [(["sample", "RUN"], "…")],
+    "evaluate": [
+        (["evaluate", "RUN"], REFUSED),
+        (["evaluate", "RUN", "--split", "valid", "--json"], REFUSED),
+        (["evaluate", "RUN", "--search-errors"], REFUSED),
+        (["evaluate", "RUN", "in.tsv"], None),
+    ],
+    "compare": [(["compare", "RUN", "RUN"], REFUSED), (["compare", "RUN", "RUN", "in.tsv"], None)],
+    "score": [(["score", "RUN", "in.tsv"], None)],
+    "report": [
+        (["report", "RUN"], REFUSED),
+        (["report", "RUN", "in.tsv", "--to", "page.html"], None),
+    ],
+    "bench": [
+        (["bench", "translate", "RUN", "--seconds", "0.1"], REFUSED),
+        (["bench", "translate", "RUN", "in.txt", "--seconds", "0.1", "--warmup", "1"], None),
+    ],
+    "attend": [(["attend", "RUN", "a b", "--target", "b a"], None)],
+    "trace": [(["trace", "RUN", "a b"], None)],
+    "positions": [(["positions", "RUN"], "…")],
+    "align-heads": [(["align-heads", "RUN", "in.tsv"], "…")],
+    "runs": [(["runs", "."], None), (["runs", "RUN"], None)],
+    "adapter": [(["adapter", "list", "RUN"], None)],
+    "import": [(["import", "RUN", "--out", "out"], "…")],
+    "export": [(["export", "RUN", "--to", "huggingface", "--out", "out"], "…")],
+    "data": [
+        (["data", "show", "RUN/recipe.toml"], REFUSED),
+        (["data", "check", "RUN/recipe.toml"], REFUSED),
+        (["data", "recommend", "in.tsv"], None),
+    ],
+    "tokenizer": [(["tokenizer", "show", "RUN/tokenizer.json"], None)],
+    "recipes": [(["recipes", "show", "RUN/recipe.toml"], None)],
+    "train": [
+        (["train", "RUN", "--resume"], "has changed since foreign was trained with it"),
+        (["train", "r.toml", "--from", "RUN", "--out", "out", "--evaluate", "--set", "training.steps=1"], None),
+    ],
+}
+"""Every command that takes a run: what is typed, and a part of the error; None if it does its work."""
+OTHERS = {
+    "try": "makes its own run",
+    "tune": "takes a recipe, to train on its data",
+    "serve": "below",
+    "lab": "takes no run",
+    "history": "takes no run",
+    "push": "below",
+    "pull": "below",
+}
+TYPED = [(arguments, error) for rows in USING.values() for arguments, error in rows]
+
+
+def test_every_command_is_here() -> None:
+    assert {*USING, *OTHERS} == {*COMMANDS}
+
+
+@pytest.mark.parametrize(("arguments", "error"), TYPED, ids=[" ".join(row[0]) for row in TYPED])
+@pytest.mark.parametrize("has_record", [True, False], ids=["recorded", "old"])
+def test_no_command_reads_them(arguments, error, has_record, foreign, canaries, typed, tmp_path) -> None:
+    if arguments[:2] == ["train", "RUN"] and not has_record:
+        pytest.skip("a run of an older version is resumed, with a warning that names the files")
+    if not has_record:
+        (foreign / NAME).unlink()
+        error = error and error.replace(
+            "it is nothing that the run was trained with", "the run has no record of its data"
+        )
+    (tmp_path / "in.txt").write_text("a b\n", "utf-8")
+    (tmp_path / "in.tsv").write_text("a b\tb a\nc\tc\n" * 9, "utf-8")
+    (tmp_path / "r.toml").write_text("[data]\ntrain = 'in.tsv'\nvalid = 'in.tsv'\n", "utf-8")
+    with watching(canaries) as files:
+        code, stdout, stderr = typed(*(argument.replace("RUN", "foreign") for argument in arguments))
+    assert files == []
+    assert SECRET not in stdout + stderr
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    if error is None:
+        assert code == 0, stderr
+    elif error != "…":
+        assert code == 2 and error in stderr and stderr.count("\n") == 1, stderr
+
+
+CORPORA: dict[str, Any] = {
+    "name": lambda folder: f"{folder}/pairs.tsv",
+    "pattern": lambda folder: f"{folder}/*.tsv",
+    "named": lambda folder: {"name": f"{folder}/pairs.tsv"},
+    "two files": lambda folder: {"source": f"{folder}/pairs.tsv", "target": f"{folder}/pairs.tsv"},
+    "table": lambda folder: {"file": f"{folder}/pairs.tsv", "source": [1], "target": [2]},
+    "instructions": lambda folder: {
+        "instructions": f"{folder}/pairs.tsv",
+        "instruction": 1,
+        "input": 1,
+        "output": 2,
+    },
+    "dialogues": lambda folder: {"dialogues": f"{folder}/pairs.tsv"},
+    "dataset": lambda folder: {"dataset": f"{folder}/run", "source": ["a"], "target": ["b"]},
+    "mixture": lambda folder: [f"{folder}/pairs.tsv", "addition"],
+}
+
+
+@pytest.mark.parametrize("form", CORPORA)
+def test_every_form_of_a_corpus(form, own_run, canaries, tmp_path) -> None:
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    plant(run, {"data.test": CORPORA[form](canaries)})
+    with watching(canaries / "pairs.tsv") as files, pytest.raises(DataError) as caught:
+        weft.evaluate(run)
+    assert files == [] and "nothing that the run was trained with" in str(caught.value)
+    assert str(caught.value).endswith("accept it: run.recipe = run.recipe.accepting_new_data()")
+
+
+def test_files_beside_the_folder_and_held_out_pairs(own_run, canaries, tmp_path) -> None:
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    tree = load_recipe(run / "recipe.toml").model_dump(exclude_none=True)
+    tree["data"] = {"train": "pairs.tsv", "folder": str(canaries), "holdout": {"valid": 0.3, "test": 0.3}}
+    (run / "recipe.toml").write_text(write_toml(weft.make_recipe(tree)), "utf-8")
+    for split in ("test", "valid"):
+        with watching(canaries) as files, pytest.raises(DataError, match="nothing that the run was trained with"):
+            weft.evaluate(run, split=split)
+        assert files == []
+
+
+def test_a_pipe_is_not_opened(own_run, tmp_path) -> None:
+    """It would wait for a writer forever."""
+    import os
+
+    os.mkfifo(tmp_path / "pipe.tsv")
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    plant(run, {"data.test": str(tmp_path / "pipe.tsv")})
+    with pytest.raises(DataError, match="nothing that the run was trained with"):
+        weft.evaluate(run)
+
+
+def test_a_dataset_of_the_hub(own_run, tmp_path) -> None:
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    plant(run, {"data.test": {"dataset": "someone/private", "source": ["a"], "target": ["b"]}})
+    with pytest.raises(DataError, match=r"someone/private: .* but of datasets of the Hub nothing is recorded"):
+        weft.evaluate(run)
+
+
+def test_a_record_that_does_not_fit(foreign, canaries) -> None:
+    """A stranger who guesses the size of a file does not know its contents."""
+    size = (canaries / "pairs.tsv").stat().st_size
+    DataRecord({"test": [FileFingerprint("pairs.tsv", size, "0" * 64)]}).save(foreign)
+    with pytest.raises(DataError, match="nothing that the run was trained with"):
+        weft.evaluate(foreign)
+
+
+@pytest.mark.parametrize("function", [weft.evaluate, weft.report, weft.compare, measure_forgetting])
+def test_the_functions_of_python(function, foreign, canaries) -> None:
+    runs = (foreign, foreign) if function is weft.compare else (foreign,)
+    with watching(canaries) as files, pytest.raises(DataError, match="nothing that the run was trained with"):
+        function(*runs)
+    assert files == []
+
+
+def test_the_user_may_accept_them(foreign, typed, tmp_path) -> None:
+    for arguments in (
+        ["evaluate", "foreign", "--accept-new-data"],
+        ["compare", "foreign", "foreign", "--accept-new-data"],
+        ["report", "foreign", "--accept-new-data"],
+        ["data", "show", "foreign/recipe.toml", "--accept-new-data"],
+        ["data", "show", "foreign/recipe.toml", "--split", "test", "--set", f"data.test={tmp_path}/mine.tsv"],
+        ["data", "check", "foreign/recipe.toml", "--accept-new-data", "--set", "data.prepared=none"],
+    ):
+        (tmp_path / "mine.tsv").write_text("a\tb\n", "utf-8")
+        code, _, stderr = typed(*arguments)
+        assert code == 0, stderr
+
+
+def test_a_run_of_the_user_needs_nothing(own_run, typed, tmp_path) -> None:
+    """Its data are those it was trained with, wherever they are now."""
+    shutil.copytree(own_run.parent, tmp_path / "moved")
+    run = tmp_path / "moved" / "run"
+    plant(run, {"data.folder": str(tmp_path / "moved")})
+    for arguments in (["evaluate", str(run)], ["compare", str(run), str(run)], ["report", str(run)]):
+        code, _, stderr = typed(*arguments)
+        assert code == 0, stderr
+    (tmp_path / "moved" / "test.tsv").write_text("a new\ttest set\n", "utf-8")
+    code, _, stderr = typed("evaluate", str(run))
+    assert code == 2 and stderr == (
+        f"weft: data.test: {tmp_path}/moved/test.tsv: the recipe of {run} names it, but it is nothing that the run was "
+        "trained with; name the pairs yourself, or accept it: --accept-new-data\n"
+    )
+
+
+def test_what_a_service_shows(foreign, canaries) -> None:
+    """The examples are in the run folder."""
+    from weft.apps.serve.model_info import examples, model_info
+
+    with watching(canaries) as files:
+        run = weft.load(foreign)
+        assert SECRET not in json.dumps([model_info(run), examples(run)])
+    assert files == [] and examples(run) == [{"source": "a b"}, {"source": "c d"}]
+    plant(foreign, {"serve.examples": False})
+    assert examples(weft.load(foreign)) == []
+
+
+def test_links_are_not_followed(foreign, canaries, tmp_path) -> None:
+    """What a service publishes of a run folder is in that folder."""
+    from weft.apps.serve.training import LogReader
+    from weft.interop.huggingface.sharing import shared_files
+    from weft.runs.examples import read_examples
+
+    (canaries / "list.json").write_text(f'["{SECRET}"]', "utf-8")
+    (canaries / "log.jsonl").write_text(f'{{"{SECRET}": 1}}\n', "utf-8")
+    for name, target in (("examples.json", "list.json"), ("log.jsonl", "log.jsonl"), ("README.md", "pairs.tsv")):
+        (foreign / name).unlink()
+        (foreign / name).symlink_to(canaries / target)
+    assert read_examples(foreign) == []
+    assert LogReader(foreign / "log.jsonl").read() == []
+    with pytest.raises(CheckpointError, match=r"README.md: is a symbolic link out of the folder"):
+        shared_files(foreign)
+    page = weft.report(foreign, [("a b", "b a")] * 9).to_html()
+    assert SECRET not in page

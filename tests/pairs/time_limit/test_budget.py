@@ -1,0 +1,187 @@
+"""Fitting settings to a time limit: arithmetic on made-up speeds."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from weft.errors import RecipeError, WeftWarning
+from weft.pairs.time_limit import budget
+from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup
+from weft.recipe import TrainingSettings
+
+
+def settings(**changes: Any) -> TrainingSettings:
+    return TrainingSettings(
+        **{"steps": 2_000, "warmup": 200, "validate_every": 100, "average": 5, "metric": "bleu", **changes}
+    )
+
+
+def planned_seconds(fitted: FittedTraining, speed: Speed, sentences: int) -> float:
+    """What the fitted run takes, by its own settings."""
+    chosen, seconds = fitted.settings, speed.startup
+    validations = chosen.steps // chosen.validate_every if chosen.validate_every else 0
+    assert validations == fitted.validations
+    averaging = 1 if chosen.average > 1 and validations else 0
+    validation = 1.3 * (speed.loss + speed.sentence * min(sentences, chosen.valid_sentences))
+    return seconds + chosen.steps * speed.step + (validations + averaging) * validation
+
+
+def test_a_recipe_that_fits_is_left_alone() -> None:
+    chosen = settings(save_every=5_000, log_every=700)
+    fitted = fit_settings(chosen, Speed(step=0.01, loss=0.1), 60, 0)
+    assert fitted.settings == chosen
+    assert fitted.validations == 20 and fitted.seconds == pytest.approx(20 + 21 * 0.13)
+
+
+def test_steps_warmup_and_validations_in_proportion() -> None:
+    fitted = fit_settings(settings(), Speed(step=0.1), 100 / 0.93, 0)
+    assert fitted.settings.steps == pytest.approx(1_000, abs=20)
+    assert fitted.settings.warmup == pytest.approx(100, abs=2)
+    assert fitted.validations == 20 and fitted.settings.steps == 20 * fitted.settings.validate_every
+    same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
+    assert fitted.settings.model_dump(include=same) == settings().model_dump(include=same)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "save_every", "log_every", "expected"),
+    [
+        (100, 700, 70, (700, 70)),
+        (50, 700, 70, (500, 50)),  # no later than the last step, ten times a run
+        (0.9, 700, 70, (9, 1)),
+        (100, 999, 101, (999, 100)),
+        (100, 2_000, 7, (1_000, 7)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*too few to learn from")
+def test_a_short_run_is_saved_and_logged(
+    seconds: float, save_every: int, log_every: int, expected: tuple[int, int]
+) -> None:
+    chosen = settings(save_every=save_every, log_every=log_every)
+    fitted = fit_settings(chosen, Speed(step=0.1), seconds / 0.93 + 0.01, None).settings
+    assert (fitted.save_every, fitted.log_every) == expected
+
+
+def test_slow_validations_become_fewer_and_then_smaller() -> None:
+    quick = Speed(step=0.1, sentence=0.009)
+    fitted = fit_settings(settings(valid_sentences=200), quick, 100, 200)
+    assert 8 <= fitted.validations < 20 and fitted.settings.valid_sentences == 200
+    slow = Speed(step=0.1, sentence=0.01, loss=0.1)
+    fitted = fit_settings(settings(valid_sentences=1_000), slow, 100, 1_000)
+    assert 100 <= fitted.settings.valid_sentences < 1_000 and fitted.validations >= 7
+    fitted = fit_settings(settings(metric="loss", valid_sentences=1_000), Speed(step=0.1, loss=30), 100, 0)
+    assert fitted.settings.valid_sentences == 1_000
+    assert fitted.validations == 1 and fitted.settings.validate_every == fitted.settings.steps
+
+
+@pytest.mark.parametrize(
+    ("loss", "average", "validations"),
+    [
+        (2.0, 1, 9),  # 25 s, at 1.3 · 2 s each
+        (2.0, 2, 8),  # one of the nine is of the mean of the best checkpoints
+        (10.0, 1, 1),
+        (10.0, 2, 1),  # at least one, whatever the time
+        (30.0, 1, 1),
+        (0.5, 1, 20),  # 38 would fit, but the recipe has 20
+    ],
+)
+def test_as_many_validations_as_fit_into_their_share(loss: float, average: int, validations: int) -> None:
+    chosen = settings(metric="loss", average=average)
+    assert fit_settings(chosen, Speed(step=0.1, loss=loss), 100 / budget.SAFETY, 0).validations == validations
+
+
+def test_a_run_without_validations() -> None:
+    fitted = fit_settings(settings(), Speed(step=0.1, startup=20), 100, None)
+    assert fitted.settings.steps == 730 and fitted.settings.validate_every == 100
+    assert (fitted.validations, fitted.closing_seconds) == (0, 0.0)
+
+
+@pytest.mark.parametrize("average", [1, 5])
+def test_what_follows_the_last_update(average: int) -> None:
+    fitted = fit_settings(settings(average=average), Speed(step=0.1, loss=1), 100, 0)
+    assert fitted.closing_seconds == pytest.approx(1.3 * (2 if average > 1 else 1))
+
+
+def test_a_warmup_is_not_shortened_to_nothing() -> None:
+    assert fit_warmup(settings(steps=10_000, warmup=400), 5_000) == 200
+    assert fit_warmup(settings(steps=100_000, warmup=4_000), 1_000) == 100
+    assert fit_warmup(settings(steps=10_000, warmup=400), 100) == 20
+    assert fit_warmup(settings(steps=10_000, warmup=0), 100) == 0
+
+
+def test_too_little_time() -> None:
+    """What fits is trained, at least one step, with a warning."""
+    with pytest.warns(WeftWarning) as caught:
+        fitted = fit_settings(settings(), Speed(step=3.0), 20, None)
+    assert fitted.settings.steps == 6 and str(caught[0].message) == (
+        "minutes: there is time for only 6 steps of 3 s, too few to learn from; give 1.2 minutes more"
+    )
+    with pytest.warns(WeftWarning, match="time for only 1 step of 3 s"):
+        fitted = fit_settings(settings(), Speed(step=3.0, loss=1.0), -5, 0)
+    assert (fitted.settings.steps, fitted.settings.validate_every, fitted.validations) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "average", "startup", "minutes"),
+    [
+        (1.0, 5, 0.0, "1.0"),  # 20 updates of 3 s are three quarters of 80 s: 80 s / 0.93 − 30 s
+        (20.0, 1, 0.0, "1.1"),  # 20 updates and a validation of 1.3 · 20 s
+        (20.0, 5, 0.0, "1.6"),  # … and one of the mean of the best checkpoints
+        (1.0, 5, 10.0, "1.2"),
+    ],
+)
+def test_how_much_more_time_is_needed(loss: float, average: int, startup: float, minutes: str) -> None:
+    with pytest.warns(WeftWarning, match=f"give {minutes} minutes more"):
+        fit_settings(settings(average=average), Speed(step=3.0, loss=loss, startup=startup), 30, 0)
+
+
+def test_minutes_that_are_enough_are_named(recwarn: pytest.WarningsRecorder) -> None:
+    speed = Speed(step=3.0, startup=4, loss=1)
+    fit_settings(settings(), speed, 30, 0)
+    more = float(str(recwarn.pop(WeftWarning).message).split("give ")[1].split()[0])
+    assert fit_settings(settings(), speed, 30 + 60 * more, 0).settings.steps >= budget.MIN_STEPS
+    assert not recwarn.list
+
+
+@given(
+    step=st.floats(1e-4, 5),
+    startup=st.floats(0, 60),
+    loss=st.floats(0, 60),
+    sentence=st.floats(0, 1),
+    sentences=st.integers(1, 1_000),
+    seconds=st.floats(10, 10_000),
+    average=st.integers(1, 5),
+    validate_every=st.sampled_from([0, 1, 30, 500, 5_000]),
+)
+@example(1.0, 0.0, 1.0, 5e-324, 101, 10.0, 1, 1)
+def test_fits_whatever_the_speed(
+    step: float,
+    startup: float,
+    loss: float,
+    sentence: float,
+    sentences: int,
+    seconds: float,
+    average: int,
+    validate_every: int,
+) -> None:
+    speed = Speed(step, startup, loss, sentence)
+    chosen = settings(average=average, validate_every=validate_every, valid_sentences=sentences)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = fit_settings(chosen, speed, seconds, sentences if validate_every else None)
+    if not caught:
+        assert planned_seconds(fitted, speed, sentences) <= seconds * 1.0001
+        assert fitted.settings.steps > budget.MIN_STEPS / 2
+    assert fitted.seconds == pytest.approx(planned_seconds(fitted, speed, sentences), rel=1e-6)
+    assert 1 <= fitted.settings.steps <= 2_000
+    assert TrainingSettings.model_validate(fitted.settings.model_dump()) == fitted.settings
+
+
+@pytest.mark.parametrize("minutes", [0.0, -1.0, float("nan"), float("inf")])
+def test_what_is_no_limit(minutes: float) -> None:
+    with pytest.raises(RecipeError, match="expected a number of minutes above 0"):
+        TimeLimit.from_now(minutes)

@@ -1,0 +1,105 @@
+"""A recipe that is fitted to a time limit, with made-up speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from weft.data.pairs import Pair
+from weft.errors import RecipeError
+from weft.pairs.time_limit import fitting
+from weft.pairs.time_limit.budget import Speed, TimeLimit
+from weft.pairs.time_limit.speed import Measured
+from weft.recipe import Recipe
+from weft.recipe.corpus import NamedCorpus
+from weft.training.events import Fitted
+from weft.training.train import NewRun
+from weft.training.update import TrainingContext
+
+Tiny = Callable[[dict[str, Any]], Recipe]
+Fit = Callable[..., Fitted]
+
+
+class NothingPassed(TimeLimit):
+    """A limit of which no time has passed yet."""
+
+    def remaining(self) -> float:
+        return 60 * self.minutes
+
+
+@pytest.fixture
+def fit(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Fit:
+    """Fits a recipe of 1,000 steps, of a second each, into some seconds."""
+    monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=1.0))
+
+    def fit(seconds: float, *, first_step: int = 1, evaluates: bool = False) -> Fitted:
+        recipe = tiny({"training.steps": 1_000, "training.validate_every": 0})
+        train = [NamedCorpus(name="copy"), NamedCorpus(name="copy", first_step=first_step)]
+        changes = {"train": train, "valid": NamedCorpus(name="copy")}
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)})
+        limit = NothingPassed(seconds / 60, 0.0, evaluates)
+        prepared: Any = SimpleNamespace(data=None)
+        model: Any = None
+        fitted = fitting.fit_run(NewRun(recipe, model, prepared, None, torch.device("cpu")), limit)
+        assert fitted.recipe.training.steps == fitted.event.steps
+        assert fitted.deadline == limit.end - fitted.event.closing_seconds
+        return fitted.event
+
+    return fit
+
+
+def test_time_is_left_for_the_evaluation(fit: Fit) -> None:
+    assert (fit(400).steps, fit(400).closing_seconds) == (372, 0.0)  # 93 % of the time
+    fitted = fit(400, evaluates=True)
+    assert (fitted.steps, fitted.closing_seconds) == (316, 60.0)  # … of what 15 % for the evaluation leave
+
+
+def test_a_corpus_may_start_at_the_last_step(fit: Fit) -> None:
+    assert fit(400, first_step=372).steps == 372
+    with pytest.raises(RecipeError) as error:
+        fit(400, first_step=373)
+    assert str(error.value) == (
+        "minutes: a corpus of data.train starts at step 373, but 372 steps fit into the time; give more minutes, or "
+        "lower its first_step"
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_the_updates_that_are_measured_are_those_of_the_run(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    runs: list[Measured] = []
+    monkeypatch.setattr(fitting, "measure", lambda run, **_: runs.append(run) or Speed(step=1.0))
+    recipe = tiny({"seed": seed, "training.steps": 50, "training.validate_every": 0})
+    prepared: Any = SimpleNamespace(data="batches")
+    model: Any = "model"
+    device = torch.device("cpu")
+    fitting.fit_run(NewRun(recipe, model, prepared, None, device), NothingPassed(5.0, 0.0))
+    assert runs == [Measured(model, prepared.data, TrainingContext(recipe.training, seed, device), None)]
+
+
+@pytest.mark.parametrize(
+    ("references", "minutes", "seconds", "items"),
+    [
+        ("each", 2.0, 2.0 + 3 * 2.6, None),  # 16 s, of which 2 s are for loading
+        ("grouped", 2.0, 2.0 + 2 * 2.6, None),
+        ("each", 1.0, 2.0 + 2 * 2.6, 2),  # 7 s
+        ("grouped", 1.0, 2.0 + 2 * 2.6, None),
+        ("grouped", 0.1, 2.0 + 2.6, 1),  # at least one, whatever the time
+    ],
+)
+def test_the_evaluation_is_of_as_many_items_as_there_is_time_for(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, references: str, minutes: float, seconds: float, items: int | None
+) -> None:
+    pairs = [Pair("a", "x"), Pair("a", "y"), Pair("b", "z")]
+    monkeypatch.setattr(fitting, "read_corpus", lambda *_: pairs)
+    recipe = tiny({"evaluation.references": references})
+    validation: Any = SimpleNamespace(encoded=range(4))
+    speed = Speed(step=1.0, loss=4.0, sentence=1.0)  # 1.3 · (4 s / 4 + 1 s) for each
+    found = fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0, evaluates=True))
+    assert found == (pytest.approx(seconds), items)
+    assert fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0)) == (0.0, None)
