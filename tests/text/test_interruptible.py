@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import ModuleType
@@ -42,6 +43,20 @@ def test_a_signal_leaves_a_call_that_does_not_end(handler: None) -> None:
 
     def wait() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
+        never.wait()
+
+    with pytest.raises(Interrupted):
+        interruptible(wait)
+    never.set()
+
+
+def test_a_signal_that_another_thread_received(handler: None) -> None:
+    """It interrupts no wait of the main thread, whose handler must run nevertheless."""
+    never = threading.Event()
+
+    def wait() -> None:
+        time.sleep(0.1)  # until the main thread waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         never.wait()
 
     with pytest.raises(Interrupted):

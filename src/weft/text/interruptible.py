@@ -5,6 +5,9 @@ written in another language, Ctrl-C and SIGTERM wait for its end, which may be m
 the call, and the main thread waits for it in Python. What a handler raises leaves the call at once; the abandoned
 thread is a daemon, and ends with the process or when its library returns. The library must release the global
 interpreter lock, as the trainers of `tokenizers` and SentencePiece do.
+
+The main thread waits in intervals: a signal that arrives between its last instruction and the system call that waits,
+or that the system delivers to another thread, interrupts no wait, and its handler runs after the interval.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from contextvars import copy_context
 from typing import TypeVar
 
 Value = TypeVar("Value")
+POLL_SECONDS = 0.5
+"""How long a signal that interrupted no wait is left unanswered at most."""
 
 
 def interruptible(call: Callable[[], Value]) -> Value:
@@ -34,7 +39,8 @@ def interruptible(call: Callable[[], Value]) -> Value:
             done.set()
 
     threading.Thread(target=copy_context().run, args=(run,), name="weft-native", daemon=True).start()
-    done.wait()
+    while not done.wait(POLL_SECONDS):
+        pass  # handlers of signals run here
     if errors:
         raise errors[0]
     return values[0]
