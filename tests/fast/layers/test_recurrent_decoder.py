@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from weft.attention.attention import Attention
+from weft.attention.scores import Score, ScoreOptions
 from weft.fast.steps.quantization import quantize
 from weft.models.build import build_model
 from weft.models.recurrent_decoder import RecurrentDecoder
@@ -93,6 +95,27 @@ def test_scores(placement: str, score: str) -> None:
     parts = {**PARTS[placement], "attention": {**PARTS[placement].get("attention", {}), "score": score}}
     model = make(parts, "gru")
     assert version_of(model) == "deferred_steps"
+    with plain_only():
+        expected = run(model)
+    torch.testing.assert_close(run(model), expected)
+
+
+class Distance(Score):
+    """−‖q − k‖, a user's score: it calls a function of PyTorch that deferred keys do not have."""
+
+    same_size = True
+
+    def forward(self, queries_BTD: Tensor, keys_BSD: Tensor) -> Tensor:
+        assert keys_BSD.shape[0] == queries_BTD.shape[0]
+        return -torch.cdist(queries_BTD, keys_BSD)
+
+
+@pytest.mark.parametrize("placement", ["feeding", "before"])
+def test_a_score_of_a_user_takes_tensors(placement: str) -> None:
+    parts = {**PARTS[placement], "attention": {**PARTS[placement].get("attention", {}), "score": "dot"}}
+    model = make(parts, "gru")
+    assert isinstance(model.decoder, RecurrentDecoder) and isinstance(model.decoder.attention, Attention)
+    model.decoder.attention.score = Distance(ScoreOptions(1, 1, 1, 1.0))
     with plain_only():
         expected = run(model)
     torch.testing.assert_close(run(model), expected)

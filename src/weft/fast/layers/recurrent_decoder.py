@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from weft.attention.attention import Attention, ProjectedKeys
 from weft.attention.normalizers import softmax
+from weft.attention.scores import Score
 from weft.fast.layers.deferred_gradients import DeferredMatrices, LinearMap, deferred_linear
 from weft.fast.layers.dropout import dropout_mask
 from weft.fast.layers.recurrent import has_weights
@@ -196,7 +197,7 @@ def deferred_steps(decoder: RecurrentDecoder, embedded: Ragged, memory: Memory, 
     maps = DecoderMaps(decoder)
     summary_ND = None if memory.summary_BD is None else memory.summary_BD[embedded.layout.row_ids]
     memory = map_tree(order.sort_rows, memory)
-    if memory.keys is not None and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and _has_own_scores(decoder):
         memory = memory._replace(keys=_deferred(memory.keys))
     embedded_NE = order.sort(embedded.values)
     if isinstance(order, PaddedTimeMajor):  # of tokens alone, not of padding
@@ -222,6 +223,13 @@ def deferred_steps(decoder: RecurrentDecoder, embedded: Ragged, memory: Memory, 
         weights_NS = torch.cat([step.weights_BS for step in steps if step.weights_BS is not None])
         weights_BTS = embedded.like(order.unsort(weights_NS)).to_padded()
     return states_ND, weights_BTS
+
+
+def _has_own_scores(decoder: RecurrentDecoder) -> bool:
+    """Whether every score is one of weft, which multiply deferred keys; a user's score takes tensors."""
+    attentions = getattr(decoder.attention, "attentions", [decoder.attention])  # to the columns of a source
+    scores = [getattr(attention, "score", None) for attention in attentions]
+    return all(type(score).__module__ == Score.__module__ for score in scores)
 
 
 def _deferred(keys: Any) -> Any:
