@@ -143,7 +143,7 @@ def column_cases() -> dict[str, dict[str, Any]]:
     sparse = {"attention": {"normalizer": "entmax15"}}
     cases["columns-3-transformer"] = {**three, **sparse, "embedding": 5, "encoder": options, "decoder": options}
     coverage = {"score": "additive", "coverage": "fertility", "location": True, "location_width": 3}
-    for hard in ("monotonic", "first"):
+    for hard in ("zeroth", "monotonic", "first"):
         attention = {"hard": hard, "max_jump": 2}
         cases[f"columns-hard-{hard}"] = settings(attention=attention, sources={"count": 2, "encoders": "shared"})
     copying = {"copy": True, "sources": {"count": 2}}

@@ -36,10 +36,16 @@ def is_close(score: float, expected: float) -> bool:
     return math.isclose(score, expected, rel_tol=1e-5 if DEVICE == "cpu" else 0.02, abs_tol=TOLERANCE)
 
 
-def same_outputs(outputs: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
-    """Whether the texts are equal, or as good but for rounding."""
+def same_outputs(outputs: list[dict[str, Any]], expected: list[dict[str, Any]], *, texts: bool = True) -> bool:
+    """Whether sources, scores and texts are equal; ``texts``: False for another engine, which may round a tie away.
+
+    In half precision, outputs depend on the batch, and only their scores are compared.
+    """
+    texts = texts and DEVICE == "cpu"
     return len(outputs) == len(expected) and all(
-        output["source"] == other["source"] and is_close(output["score"], other["score"])
+        output["source"] == other["source"]
+        and (output["text"] == other["text"] or not texts)
+        and is_close(output["score"], other["score"])
         for output, other in zip(outputs, expected, strict=True)
     )
 
@@ -237,7 +243,7 @@ def test_export_to_ctranslate2(walk: Walk) -> None:
         beam = ("--search", "beam", "--set", "search.size=2", "--set", "search.stop=finished", *SHORT)
         searches = [("--engine", engine, *beam) for engine in ("ctranslate2", "torch")]
         theirs, ours = (walk.weft("translate", "run", "sources.txt", "--json", *each).json_lines for each in searches)
-        assert same_outputs(theirs, ours)
+        assert same_outputs(theirs, ours, texts=False)
 
 
 def test_export_to_huggingface(walk: Walk) -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fixtures.tokenizers import learn
@@ -90,9 +90,19 @@ def test_symbols_are_one_token_each_and_text_comes_back(tokenizer, text):
     assert tokenizer.encode_batch([text, ""]) == [ids, []]
 
 
+def is_a_tie(path, ids, others):
+    """Whether two segmentations of a unigram model, such as 9 99 and 99 9, are equally probable but for rounding."""
+    model = json.loads(path.read_text("utf-8"))["model"]
+    if model["type"] != "Unigram":
+        return False
+    first, second = (sum(model["vocab"][id][1] for id in segmentation) for segmentation in (ids, others))
+    return abs(first - second) < 1e-6
+
+
 @every
 @settings(max_examples=30)
 @given(text=TEXT)
+@example(text="11999911999")
 def test_the_file_alone(tokenizer, text, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / f"{id(tokenizer)}.json"
     if not path.exists():
@@ -103,7 +113,9 @@ def test_the_file_alone(tokenizer, text, tmp_path_factory):
     assert loaded.description() == tokenizer.description()
     if tokenizer.kind in ("bpe", "unigram"):
         library = tokenizers.Tokenizer.from_file(str(path))
-        assert library.encode(text).ids == ids and library.encode(text, add_special_tokens=False).ids == ids
+        by_library = library.encode(text).ids
+        assert by_library == library.encode(text, add_special_tokens=False).ids
+        assert by_library == ids or is_a_tie(path, by_library, ids)
         assert library.decode(ids, skip_special_tokens=False) == tokenizer.decode(ids)
 
 

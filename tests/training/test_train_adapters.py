@@ -167,7 +167,9 @@ def test_recipes_refused(tiny, changes, message):
         ({"peft_type": "IA3"}, "peft_type: 'IA3' is not known; weft reads 'LORA'"),
         ({"use_dora": True}, "use_dora: magnitudes of DoRA are not read; weft reads plain LoRA"),
         ({"bias": "all"}, "bias: 'all': biases that were trained are not read"),
-        ({"lora_alpha": "x"}, "lora_alpha: 'x' is not a number"),
+        ({"lora_alpha": "x"}, "lora_alpha: 'x'; expected a number from 0 to 100,000"),
+        ({"lora_alpha": -1}, "lora_alpha: -1; expected a number from 0 to 100,000"),
+        ({"lora_alpha": 1e8}, "lora_alpha: 100000000.0; expected a number from 0 to 100,000"),
         ({"alpha_pattern": {"(": 1}}, "alpha_pattern: '(' is not a regular expression"),
     ],
 )

@@ -12,6 +12,8 @@ from weft.recipe.choices import LossName, ScheduleName
 
 NO_ADAPTER = "none"
 """What --adapter names to use a run without any of its adapters."""
+MAX_ALPHA = 100_000
+"""The largest alpha of an adapter; with more, the product of its matrices would drown the weights."""
 
 
 class LoraSettings(Settings):
@@ -19,7 +21,10 @@ class LoraSettings(Settings):
 
     rank: CountOrNone = Field(0, description="rank of the adapters; 0: no adapters, the weights themselves are trained")
     alpha: float | None = Field(
-        None, gt=0, description="the product of the two matrices is multiplied by alpha / rank; not set: twice the rank"
+        None,
+        gt=0,
+        le=MAX_ALPHA,
+        description="the product of the two matrices is multiplied by alpha / rank; not set: twice the rank",
     )
     dropout: Share = Field(0.0, description="dropout of the inputs of the adapters")
     targets: list[str] = Field(

@@ -22,7 +22,7 @@ from weft.errors import CheckpointError, nearest, option
 from weft.files import read_json, save_text
 from weft.models.lora import LowRank, adapter_of, merge, misfit
 from weft.recipe import load_recipe
-from weft.recipe.training import NO_ADAPTER, LoraSettings
+from weft.recipe.training import MAX_ALPHA, NO_ADAPTER, LoraSettings
 from weft.runs import adapted_run
 from weft.runs.adapted_run import WEIGHTS
 from weft.runs.layout import RunFolder
@@ -92,8 +92,8 @@ class AdapterConfig(NamedTuple):
             if matches:
                 alpha = value
                 break
-        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
-            raise CheckpointError(f"{self.where}: lora_alpha: {alpha!r} is not a number")
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha <= MAX_ALPHA:
+            raise CheckpointError(f"{self.where}: lora_alpha: {alpha!r}; expected a number from 0 to {MAX_ALPHA:,}")
         return alpha / (math.sqrt(rank) if self.values.get("use_rslora") else rank)
 
 

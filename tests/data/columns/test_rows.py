@@ -66,6 +66,14 @@ def test_a_compressed_file_is_counted_beyond_the_sample(tmp_path: Path, monkeypa
     assert (stream.count.rows, stream.count.certainty) == (1_000_000, "exact")
 
 
+def test_very_many_short_rows_are_counted_beyond_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.data.columns.rows.READ_ROWS", 1_000)
+    (tmp_path / "pairs.tsv").write_text("a\tb\n" * 50_000, "utf-8")
+    stream = RowStream(PairInput(str(tmp_path / "pairs.tsv")))
+    read = sum(1 for _ in stream)
+    assert 1_000 <= read < 10_000 and stream.count.rows == 50_000
+
+
 @pytest.mark.parametrize("lines", ["{long}", "a\tb\n{many}c{long}", "{many}{long}\na\tb\n"])
 def test_a_line_without_end_is_refused_wherever_it_is(
     lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,8 @@ from weft.runtime.activity import Activity, activity
 
 READ_BYTES = 32 << 20
 """Bytes of text that are read of an input."""
+READ_ROWS = 1_000_000
+"""Rows that are read from the beginning of an input; further ones are only counted."""
 COUNT_BYTES = 256 << 20
 """Bytes of a compressed file that are read only to count its lines."""
 FIRST_BYTES = 1 << 16
@@ -177,7 +179,7 @@ class RowStream:
         if self.input.format == "csv":
             self.delimiter = _delimiter(path)
         with self._splitter(path) as splitter:
-            while self._bytes < self.read_bytes and splitter.fill():
+            while self._bytes < self.read_bytes and self.count.rows < READ_ROWS and splitter.fill():
                 chunk = splitter.take(1 << 13)
                 self._bytes += len(chunk.data)
                 _check_line_ends(chunk, splitter.name)
