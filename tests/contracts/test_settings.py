@@ -168,6 +168,10 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.valid_sentences": (3, METRIC),
     "training.patience": (1, PLATEAU),
     "training.average": (2, {}),
+    "training.consistency": (5.0, {}),
+    "training.word_dropout": (0.5, {}),
+    "training.ema": (0.9, {}),
+    "training.choose": ("last", {"training.steps": 5}),
     "training.save_every": (1, {}),
     "training.log_every": (2, {}),
 }

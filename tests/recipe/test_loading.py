@@ -538,6 +538,35 @@ class TestContradictions:
                 "training.coverage_loss: needs training.forcing = 'teacher'",
             ),
             (
+                ["training.consistency=5", "training.forcing=free"],
+                "training.consistency: 5 compares two passes over the same inputs; it needs "
+                "training.forcing = 'teacher'",
+            ),
+            (
+                ["training.consistency=2.5", "training.loss=entmax15", "training.label_smoothing=0"],
+                "training.consistency: 2.5 needs probabilities above zero; set training.loss = 'cross_entropy'",
+            ),
+            (
+                ["training.consistency=5", "model.dropout=0"],
+                "training.consistency: 5 compares two passes that without dropout are the same; set model.dropout",
+            ),
+            (
+                ["training.consistency=5", "training.shard=full"],
+                "training.consistency: 5 is not for sharded weights; set training.shard = 'none'",
+            ),
+            (
+                ["training.ema=0.999", "training.shard=full"],
+                "training.ema: 0.999 is not for sharded weights; set training.shard = 'none'",
+            ),
+            (
+                ["training.word_dropout=0.1", "model.kind=language_model"],
+                "training.word_dropout: 0.1 is of source tokens, which this model has none of; set it to 0",
+            ),
+            (
+                ["training.word_dropout=0.1", "model.copy=true"],
+                "training.word_dropout: 0.1 would leave tokens that cannot be copied; with model.copy set it to 0",
+            ),
+            (
                 ["training.loss=entmax15"],
                 "training.label_smoothing: 0.1 would give every token probability, which training.loss = 'entmax15' "
                 "does not; set it to 0",

@@ -324,6 +324,30 @@ class TestWhatIsKept:
         assert events[-1].best_step == 2
         assert not same(weights_of(trainer.model), validation.seen[1])
 
+    @pytest.mark.parametrize(("choose", "step", "validations"), [("best", 2, 4), ("last", 4, 4), ("average", 2, 5)])
+    def test_as_training_choose_says(self, make, choose, step, validations):
+        validation = FakeValidation(1, 5, 3, 4, 2)
+        trainer = make(steps=4, validate=validation, average=2, choose=choose)
+        finished = list(trainer.events())[-1]
+        assert len(validation.seen) == validations, "the mean is validated only if it may be delivered"
+        assert same(kept(trainer).tensors, validation.seen[step - 1]) and kept(trainer).metadata["step"] == str(step)
+        assert (finished.weights, finished.weight_steps) == ("last" if choose == "last" else "best", (step,))
+        assert finished.best_step == 2
+
+    def test_the_last_are_validated_wherever_training_ends(self, make):
+        validation = FakeValidation(5, 1)
+        trainer = make(steps=5, validate=validation, validate_every=2, choose="last", save_every=1)
+        steps = [event.step for event in trainer.events() if isinstance(event, Validation)]
+        assert steps == [2, 4, 5] and json.loads(kept(trainer).metadata["validation"])["loss"] == -1
+
+    def test_an_average_of_the_weights_takes_their_place(self, make):
+        validation = FakeValidation(1, 5, 3, 4)
+        trainer = make(steps=4, validate=validation, ema=0.5)
+        list(trainer.events())
+        assert same(kept(trainer).tensors, validation.seen[1])
+        assert same(validation.seen[3], trainer.moving_average.averages)
+        assert not same(weights_of(trainer.model), validation.seen[3]), "the model keeps its own weights"
+
     def test_of_equals_the_first(self, make):
         validation = FakeValidation(1, 2, 2)
         trainer = make(steps=4, validate=validation)

@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -294,10 +295,13 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
         return Decoded(states, self._copied(weights_BTS), self._columns(source), records)
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
-        states, weights_BTS, columns, attention = self._decode(source, inputs, return_attention)
-        columns = CopyColumns(*(part_BS[inputs.layout.row_ids] for part_BS in columns))
-        weights_NS = inputs.from_padded(weights_BTS).values
-        return ModelOutput(self._mixture(states.values, weights_NS, columns), attention)
+        decoded = self._decode(source, inputs, return_attention)
+        return ModelOutput(self._log_probabilities(decoded, inputs), decoded.attention)
+
+    def _log_probabilities(self, decoded: Decoded, inputs: Ragged) -> Tensor:
+        """log p of every token at every target position (N, V)."""
+        columns = CopyColumns(*(part_BS[inputs.layout.row_ids] for part_BS in decoded.columns))
+        return self._mixture(decoded.states.values, inputs.from_padded(decoded.weights_BTS).values, columns)
 
     def target_log_probabilities(
         self,
@@ -310,25 +314,21 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
     ) -> TargetLogProbabilities:
         """See `HasTargetLogProbabilities`. Label smoothing takes the mean of log (g_t · p_vocabulary(v)): see above.
         A target that can only be copied, but has no weight at all, gets the smallest positive probability."""
-        parts, uniform_N, attention = self._target_parts(source, inputs, targets_N, smoothing, return_attention)
-        return TargetLogProbabilities(torch.logaddexp(parts.generated_N, parts.copied_N), uniform_N, attention)
+        decoded = self._decode(source, inputs, return_attention)
+        parts, uniform_N = self._target_parts(decoded, inputs.like(targets_N), smoothing)
+        log_p_N = torch.logaddexp(parts.generated_N, parts.copied_N)
+        distribution = partial(self._log_probabilities, decoded, inputs)
+        return TargetLogProbabilities(log_p_N, uniform_N, decoded.attention, distribution)
 
     def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
         """See `HasCopyProbabilities`."""
-        parts, _, _ = self._target_parts(source, inputs, targets_N, smoothing=0.0, return_attention=False)
+        parts, _ = self._target_parts(self._decode(source, inputs, False), inputs.like(targets_N), smoothing=0.0)
         return CopyProbabilities(parts.gate_N.sigmoid(), (parts.copied_N - parts.generated_N).sigmoid())
 
-    def _target_parts(
-        self,
-        source: Ragged,
-        inputs: Ragged,
-        targets_N: Tensor,
-        smoothing: float,
-        return_attention: ReturnAttention,
-    ) -> tuple[TargetParts, Tensor | None, tuple[AttentionRecord, ...]]:
-        """The two parts of log p(y_t), with ``smoothing`` the mean of log (g · p_vocabulary), and the attention."""
-        states, weights_BTS, columns, attention = self._decode(source, inputs, return_attention)
-        copied_N = _copied_probabilities(weights_BTS, columns.columns_BS, inputs.like(targets_N))
+    def _target_parts(self, decoded: Decoded, targets: Ragged, smoothing: float) -> tuple[TargetParts, Tensor | None]:
+        """The two parts of log p(y_t), and with ``smoothing`` the mean of log (g · p_vocabulary)."""
+        states, weights_BTS, columns, targets_N = *decoded[:3], targets.values
+        copied_N = _copied_probabilities(weights_BTS, columns.columns_BS, targets)
         in_vocabulary_N = targets_N < self.target_size
         known_N = known_ids(targets_N.clamp(min=0), self.target_size)
         generated_N, uniform_N = vocabulary_log_probabilities(self.output, states.values, known_N, mean=bool(smoothing))
@@ -342,7 +342,7 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
             generated_N.masked_fill(~in_vocabulary_N, -math.inf),
             pointed_N.masked_fill((copied_N <= 0) & in_vocabulary_N, -math.inf),
         )
-        return parts, uniform_N, attention
+        return parts, uniform_N
 
 
 @replaceable

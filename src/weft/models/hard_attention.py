@@ -354,7 +354,9 @@ class HardAttentionSeq2Seq(nn.Module):
         assert aligned.log_emissions_NS is not None
         log_p_N = logsumexp(aligned.log_weights_NS + aligned.log_emissions_NS, -1)
         uniform_N = aligned.emissions.mean_log_p(aligned.log_weights_NS) if smoothing else None
-        return TargetLogProbabilities(log_p_N, uniform_N, aligned.attention)
+        return TargetLogProbabilities(
+            log_p_N, uniform_N, aligned.attention, lambda: aligned.emissions.mixture(aligned.log_weights_NS)
+        )
 
     def forward(self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False) -> ModelOutput:
         # Row by row the targets are the inputs shifted back; the last one of a row conditions nothing.

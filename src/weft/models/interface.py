@@ -16,7 +16,7 @@ A model may have more, which callers detect with ``isinstance``: `HasOutputLayer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
@@ -65,6 +65,8 @@ class TargetLogProbabilities(NamedTuple):
     copies out of it."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights that ``return_attention`` asks for, with gradient."""
+    log_probabilities: Callable[[], Tensor] | None = None
+    """Computes log p(v) of all tokens (N, V) in the same pass, for training.consistency; −∞ where a token has none."""
 
 
 class Model(Protocol):

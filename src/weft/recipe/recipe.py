@@ -129,6 +129,7 @@ class Recipe(Settings):
                 yield "training.coverage_loss: needs training.forcing = 'teacher'"
         if self.model.copies and self.training.forcing != "teacher" and self.training.label_smoothing:
             yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
+        yield from self._regularization_contradictions()
         if self.tokenizer.extend and self.training.start is None:
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.tokenizer.new_languages and self.training.start is None:
@@ -145,6 +146,33 @@ class Recipe(Settings):
                 yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
+
+    def _regularization_contradictions(self) -> Iterator[str]:
+        """A line for each setting of regularization that does not fit the model or the training."""
+        training = self.training
+        if training.consistency:
+            where = f"training.consistency: {training.consistency:g}"
+            if training.forcing != "teacher":
+                yield f"{where} compares two passes over the same inputs; it needs training.forcing = 'teacher'"
+            if training.loss != "cross_entropy":
+                yield f"{where} needs probabilities above zero; set training.loss = 'cross_entropy'"
+            if not (self.model.dropout or self._other_dropout()):
+                yield f"{where} compares two passes that without dropout are the same; set model.dropout"
+        if training.word_dropout:
+            where = f"training.word_dropout: {training.word_dropout:g}"
+            if self.source_role == "none":
+                yield f"{where} is of source tokens, which this model has none of; set it to 0"
+            if self.model.copies:
+                yield f"{where} would leave tokens that cannot be copied; with model.copy set it to 0"
+        for name in ("consistency", "ema") if training.shard != "none" else ():
+            if value := getattr(training, name):
+                yield f"training.{name}: {value:g} is not for sharded weights; set training.shard = 'none'"
+
+    def _other_dropout(self) -> bool:
+        """Whether there is dropout that is not model.dropout."""
+        names = ("embedding_dropout", "residual_dropout", "attention_dropout", "activation_dropout")
+        stacks = (self.model.encoder, self.model.decoder)
+        return bool(self.training.lora.dropout) or any(getattr(stack, name, 0) for stack in stacks for name in names)
 
     def _column_contradictions(self) -> Iterator[str]:
         """A line for each corpus that does not have the source columns of the model."""

@@ -79,6 +79,14 @@ class TrainingSettings(Settings):
     coverage_loss: float = Field(
         0.0, ge=0, description="weight of the loss for attending again to what was attended to before"
     )
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        description="R-Drop: α, the weight of the divergence of two passes that differ in dropout; 0: off",
+    )
+    word_dropout: Share = Field(
+        0.0, description="probability that a source token is replaced by the unknown token, drawn anew in every epoch"
+    )
     forcing: Literal["teacher", "scheduled", "free"] = Field(
         "teacher",
         description="decoder inputs: the reference (teacher forcing), scheduled sampling, or its own predictions",
@@ -90,6 +98,14 @@ class TrainingSettings(Settings):
     patience: CountOrNone = Field(0, description="early stopping: validations without improvement; 0: never")
     average: Count = Field(
         1, description="best checkpoints whose mean is validated at the end, and used if it is better"
+    )
+    ema: Share = Field(
+        0.0, description="decay of an exponential moving average of the weights, used in place of them; 0: no average"
+    )
+    choose: Literal["average", "best", "last"] = Field(
+        "average",
+        description="weights to deliver: the mean of the training.average best checkpoints if it is better than the "
+        "best one, else that; always the best one; or those of the last step",
     )
     save_every: CountOrNone = Field(500, description="steps between resumable checkpoints; 0: not by steps")
     save_minutes: float = Field(
@@ -119,3 +135,8 @@ class TrainingSettings(Settings):
     shard: Literal["none", "full"] = Field(
         "none", description="several workers: full shards weights, gradients and optimizer state over them (FSDP)"
     )
+
+    @property
+    def averages(self) -> bool:
+        """Whether the mean of the best checkpoints is validated at the end."""
+        return self.choose == "average" and self.average > 1

@@ -4,6 +4,7 @@
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
     lengths.json             how long outputs may become and whether they may loop, learned from the training pairs
     model.safetensors        the weights to use: the best so far, or at the end the mean of the best if it is better;
+                             or those of the last step, as training.choose says; their moving average with training.ema;
                              which they are (origin.py), the format's version, the tokenizer's fingerprint
     adapters/NAME/           adapters of these weights (adapters.py)
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
@@ -182,6 +183,10 @@ class RunFolder:
 
     def checkpoint_path(self, step: int) -> Path:
         return self.training / f"step-{step}"
+
+    def best_file(self, step: int) -> Path:
+        """The weights of one of the best checkpoints."""
+        return self.best / f"step-{step}.safetensors"
 
     def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint to resume from; it appears complete in one rename. Each step is written once."""

@@ -22,14 +22,15 @@ class WeightsOrigin(NamedTuple):
     """What the weights of a model file are."""
 
     kind: Kind
-    """initial: those training starts from; last: of the last checkpoint, as long as no validation has chosen one;
+    """initial: those training starts from; last: of the last checkpoint, as long as no validation has chosen one
+    or if training.choose = "last";
     best: of the best checkpoint; mean: the mean of the best checkpoints, if it is better than the best of them;
     imported: of a model of another toolkit; base: of the run that adapters are trained on."""
     steps: tuple[int, ...]
     """The step, or the steps of a mean."""
     validation: dict[str, float] | None = None
-    """Loss, perplexity and metric of these weights on the validation set; of weights that no validation chose: of the
-    last validation, whose loss was not finite."""
+    """Loss, perplexity and metric of these weights on the validation set; of weights that a validation should have
+    chosen and did not: of the last one, whose loss was not finite."""
 
     def metadata(self) -> dict[str, str]:
         """The entries of the metadata of a safetensors file."""
@@ -82,7 +83,7 @@ class WeightsOrigin(NamedTuple):
                 f"{run}: has learned nothing: its validation perplexity, {perplexity:.4g}, is worse than a uniform "
                 f"guess from the vocabulary of {target_vocabulary}; train longer, or {lower}"
             )
-        elif self.kind in ("initial", "last") and self.steps[-1] < steps:
+        elif self.kind in ("initial", "last") and self.steps[-1] < steps and self.validation is None:
             warn(
                 f"{run}: training is at step {self.steps[-1]} of {steps}, and these weights were never validated; "
                 f"{go_on}"

@@ -8,6 +8,7 @@ loss_t = −(1 − ε) log p(y_t) − ε/V Σ_v log p(v)      Szegedy et al. 201
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ from weft.runtime.replaceable import replaceable
 from weft.text.specials import BEGIN
 from weft.training.forcing import forced_logits, forced_states
 
+NO_ATTENTION = "training.coverage_loss: this model gives no attention weights with its loss; set it to 0"
 IGNORE_INDEX = -1
 """A target without loss and gradient: the padding of a batch of fixed size."""
 
@@ -42,6 +44,15 @@ class Loss(NamedTuple):
     negative_log_likelihood: Tensor
     """−Σ log p(y_t), without smoothing and without gradient; of sparse outputs the 1.5-entmax loss, since log p(y_t)
     may be −∞."""
+
+
+class ForcedPass(NamedTuple):
+    """A forward pass under teacher forcing."""
+
+    loss: Loss
+    log_probabilities: Callable[[], Tensor] | None
+    """Computes log p(v) of all tokens at every target position (N, V), in float32 at least, with gradient; None if the
+    model gives only those of the targets."""
 
 
 @replaceable
@@ -93,16 +104,16 @@ def coverage_loss(weights_BTS: Tensor, real_BT: Tensor) -> Tensor:
     return (torch.minimum(weights_BTS, coverage_BTS).sum(-1) * real_BT).sum()
 
 
-def forced_loss(
-    model: HasOutputLayer | HasTargetLogProbabilities,
+def forced_pass(
+    model: Model,
     source: Ragged,
     inputs: Ragged,
     targets_N: Tensor,
     *,
     smoothing: float,
     coverage: float,
-) -> Loss:
-    """The loss under teacher forcing; targets that are `IGNORE_INDEX` do not count. ``coverage``: λ."""
+) -> ForcedPass:
+    """A pass with its loss, in which targets that are `IGNORE_INDEX` do not count. ``coverage``: λ."""
     return_attention: ReturnAttention = "alignment" if coverage else False
     attention: tuple[AttentionRecord, ...]
     if isinstance(model, HasTargetLogProbabilities):
@@ -110,16 +121,31 @@ def forced_loss(
             source, inputs, targets_N, smoothing=smoothing, return_attention=return_attention
         )
         loss, attention = targets_loss(targets, targets_N, smoothing=smoothing), targets.attention
-    else:
-        hidden = model.hidden_states(source, inputs, return_attention=return_attention)
-        loss = output_loss(model.output_layer(), hidden.states.values, targets_N, smoothing=smoothing)
+        log_probabilities = targets.log_probabilities
+    elif isinstance(model, HasOutputLayer):
+        output, hidden = model.output_layer(), model.hidden_states(source, inputs, return_attention=return_attention)
+        loss = output_loss(output, hidden.states.values, targets_N, smoothing=smoothing)
         attention = hidden.attention
+
+        def log_probabilities() -> Tensor:
+            return single_precision(output(hidden.states.values)).log_softmax(-1)
+
+    elif coverage:
+        raise TrainingError(NO_ATTENTION)
+    else:
+        logits_NV, attention = model(source, inputs)
+        loss = cross_entropy(logits_NV, targets_N, smoothing=smoothing)
+
+        def log_probabilities() -> Tensor:
+            return single_precision(logits_NV).log_softmax(-1)
+
     if not coverage:
-        return loss
+        return ForcedPass(loss, log_probabilities)
     weights_BTS = alignment_weights(attention, source.layout)
     assert weights_BTS is not None
     real_BT = inputs.like(targets_N != IGNORE_INDEX).to_padded()
-    return loss._replace(smoothed=loss.smoothed + coverage * coverage_loss(weights_BTS.float(), real_BT))
+    smoothed = loss.smoothed + coverage * coverage_loss(weights_BTS.float(), real_BT)
+    return ForcedPass(loss._replace(smoothed=smoothed), log_probabilities)
 
 
 def batch_loss(
@@ -135,11 +161,11 @@ def batch_loss(
 
     ``begin``: what the decoder reads first.
     """
-    if sampling_probability == 0.0 and isinstance(model, HasOutputLayer | HasTargetLogProbabilities):
-        inputs = batch.target.shifted(begin)
-        return forced_loss(model, batch.source, inputs, batch.target.values, smoothing=smoothing, coverage=coverage)
+    if sampling_probability == 0.0:
+        inputs, targets_N = batch.target.shifted(begin), batch.target.values
+        return forced_pass(model, batch.source, inputs, targets_N, smoothing=smoothing, coverage=coverage).loss
     if coverage:
-        raise TrainingError("training.coverage_loss: this model gives no attention weights with its loss; set it to 0")
+        raise TrainingError(NO_ATTENTION)
     if isinstance(model, HasOutputLayer) and model.output_layer().loss != "cross_entropy":
         states_ND = forced_states(model, batch, sampling_probability, begin)
         return output_loss(model.output_layer(), states_ND, batch.target.values, smoothing=smoothing)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from weft.data.batching.batches import Position
+from weft.errors import CheckpointError
 from weft.recipe import TrainingSettings
 from weft.runs.origin import WeightsOrigin
 
@@ -54,6 +56,18 @@ class Progress(BaseModel):
     validation_sample: tuple[int, int] | None = None
     """How many sentences the metrics of the last validation were computed on, and how many the validation set has."""
 
+    @classmethod
+    def restored(cls, state: dict[str, Any], *, where: str) -> Progress:
+        """That of a checkpoint."""
+        try:
+            progress = cls.model_validate(state)
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise CheckpointError(f"{where}/state.json: damaged at {field!r}") from None
+        if progress.validated_step is None:  # an older checkpoint, without this record
+            progress.validated_step = progress.step
+        return progress
+
     @property
     def position(self) -> Position:
         return Position(self.stage, self.epoch, self.pool, self.batch)
@@ -77,12 +91,17 @@ class Progress(BaseModel):
             return "patience"
         return "steps" if self.step >= settings.steps else ""
 
-    @property
-    def origin(self) -> WeightsOrigin:
-        """Of the weights to deliver before the end of training: the best, or as long as there are none, the last."""
-        if self.best:
+    def origin(self, settings: TrainingSettings) -> WeightsOrigin:
+        """Of the weights to deliver before the end of training: the best, or as long as there are none, the last.
+
+        With training.choose = "last", always the last; their validation is known if there was one at this step.
+        """
+        validation = self.last_validation
+        if settings.choose == "last":
+            validation = validation if self.validated_step == self.step else None
+        elif self.best:
             return WeightsOrigin("best", (self.best[0].step,), self.best[0].validation)
-        return WeightsOrigin("last" if self.step else "initial", (self.step,), self.last_validation)
+        return WeightsOrigin("last" if self.step else "initial", (self.step,), validation)
 
     def add_validation(
         self, score: float, settings: TrainingSettings, validation: dict[str, float] | None = None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from weft.data.batching.streaming import StreamedCorpus
+from weft.data.batching.word_dropout import protected_ids
 from weft.data.pairs import Pair
 from weft.data.preparation import (
     PreparedCorpus,
@@ -169,7 +170,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
         recipe = fitted.recipe
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
     begin = prepared.tokenizers.frame.begin
-    context = TrainingContext(recipe.training, recipe.seed, device, workers, begin)
+    protected = protected_ids(prepared.tokenizers, recipe.tokenizer.symbols) if recipe.training.word_dropout else ()
+    context = TrainingContext(recipe.training, recipe.seed, device, workers, begin, frozenset(protected))
     deadline = math.inf if fitted is None else fitted.deadline
     trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation, deadline=deadline)
     if resume:

@@ -13,22 +13,23 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 
 from weft.data.batching.batches import BatchSource
 from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
-from weft.errors import CheckpointError, TrainingError
+from weft.data.batching.word_dropout import with_word_dropout
+from weft.errors import TrainingError
 from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.distributed import full_tensor
 from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
+from weft.training.fine_tuning import write_trained
 from weft.training.forcing import sampling_probability
 from weft.training.interruption import SignalHold
+from weft.training.moving_average import PREFIX, MovingAverage
 from weft.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
 from weft.training.progress import Progress
 from weft.training.schedules import make_schedule
@@ -64,9 +65,10 @@ class Trainer:
         self.model = model if self.sharded else model.to(context.device)
         self.validator = None if validate is None else Validator(validate, self.model, context.device)
         self.optimizer = make_optimizer(self.model, self.settings)
+        self.moving_average = MovingAverage(self.model, self.settings.ema) if self.settings.ema else None
         self.schedule = make_schedule(self.settings)
         self.progress = Progress(validated_step=0)
-        self.delivered = self.progress.origin
+        self.delivered = self.progress.origin(self.settings)
         """What model.safetensors holds, once training has ended."""
         self.signals = SignalHold()
         self.pending: PendingUpdate | None = None
@@ -102,17 +104,15 @@ class Trainer:
         checkpoint = self.folder.read_checkpoint()
         where = str(checkpoint.path)
         load_weights(self.model, checkpoint.weights, where=where)
-        rng = {name: tensor for name, tensor in checkpoint.optimizer.items() if name.startswith("random.")}
-        state = {name: tensor for name, tensor in checkpoint.optimizer.items() if name not in rng}
+        tensors = checkpoint.optimizer
+        rng = {name: tensor for name, tensor in tensors.items() if name.startswith("random.")}
+        averages = {name: tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
+        state = {name: tensor for name, tensor in tensors.items() if name not in rng and name not in averages}
         restore_optimizer(self.optimizer, state, where=where)
         restore_rng(rng, where=where)
-        try:
-            self.progress = Progress.model_validate(checkpoint.state)
-        except ValidationError as error:
-            field = ".".join(map(str, error.errors()[0]["loc"]))
-            raise CheckpointError(f"{where}/state.json: damaged at {field!r}") from None
-        if self.progress.validated_step is None:  # an older checkpoint, without this record
-            self.progress.validated_step = self.progress.step
+        if self.moving_average is not None:
+            self.moving_average.restore(averages, where=where)
+        self.progress = Progress.restored(checkpoint.state, where=where)
         self.saved_step = self.progress.step
         if self.workers.is_main:
             self.folder.prune(self.progress.step, self.progress.best_steps)
@@ -126,11 +126,12 @@ class Trainer:
         folder, progress, start_time = to or self.folder, self.progress, time.monotonic()
         if self.workers.is_main or self.sharded:
             weights = self._full_weights()
-            tensors = {**optimizer_tensors(self.optimizer), **rng_tensors()}
+            averages = {} if self.moving_average is None else self.moving_average.checkpoint_tensors()
+            tensors = {**optimizer_tensors(self.optimizer), **averages, **rng_tensors()}
         if self.workers.is_main:
             self._check_finite(weights)
-            if not progress.best:
-                self._write_model(weights, progress.origin, folder)
+            if not progress.best or self.settings.choose == "last":
+                self._write_model(self._averaged(weights), progress.origin(self.settings), folder)
             folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
             folder.prune(progress.step, progress.best_steps)
         if self.in_loop:
@@ -141,13 +142,7 @@ class Trainer:
         return Saved(progress.step, str(folder.checkpoint_path(progress.step)))
 
     def _write_model(self, weights: Tensors, origin: WeightsOrigin, folder: RunFolder) -> None:
-        """Write the weights to use: those of the model, or of the adapter that is trained."""
-        if self.settings.lora.rank:
-            from weft.runs.adapters import write_trained
-
-            write_trained(folder, self.model, self.settings.lora, weights, origin)
-        else:
-            folder.write_model(weights, origin)
+        write_trained(folder, self.model, self.settings.lora, weights, origin)
 
     def _check_finite(self, weights: Tensors) -> None:
         """End the run, as it was last saved, if a weight is not finite: a high learning rate alone can cause that."""
@@ -167,6 +162,10 @@ class Trainer:
             if self.workers.is_main:
                 gathered[name] = full if full is parameter else full.cpu()
         return gathered
+
+    def _averaged(self, weights: Tensors) -> Tensors:
+        """The weights to validate and to deliver: those given, or with training.ema their moving average."""
+        return weights if self.moving_average is None else {**weights, **self.moving_average.averages}
 
     def events(self) -> Generator[Event, None, None]:
         """Train to the end.
@@ -205,7 +204,8 @@ class Trainer:
         while True:
             interruption, save_now = self._agree()
             reason = self._stop_reason()
-            validating = self._validation_is_due(at_once=reason == "time")
+            is_delivered = bool(reason) and self.settings.choose == "last"
+            validating = self._validation_is_due(at_once=reason == "time" or is_delivered)
             saving = save_now or self._save_is_due()
             if self.pending and (not self.pending.result.deferred or validating or saving or interruption or reason):
                 yield from self._report_pending()
@@ -232,10 +232,11 @@ class Trainer:
         yield from self._deliver(reason)
 
     def _deliver(self, reason: str) -> Iterator[Event]:
-        """At the end: the better of the best checkpoint and the mean of the best ones becomes the model of the run."""
+        """At the end, as training.choose says: the model of the run becomes the better of the best checkpoint and the
+        mean of the best ones, or stays the best or the last."""
         progress = self.progress
-        self.delivered = progress.origin
-        if self.validator and len(progress.best) > 1:
+        self.delivered = progress.origin(self.settings)
+        if self.validator and len(progress.best) > 1 and self.settings.averages:
             while (averaged := self._validate_mean()) is None:
                 yield from self._interrupt(self._agree()[0])
             yield averaged
@@ -299,6 +300,9 @@ class Trainer:
             rank=self.workers.rank,
             world_size=self.workers.world_size,
         )
+        if settings.word_dropout:
+            protected = self.context.protected_ids
+            steps = with_word_dropout(steps, settings.word_dropout, seed=self.context.seed, protected=protected)
         return prefetch(steps) if self.context.device.type == "cuda" else steps
 
     def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:
@@ -312,6 +316,8 @@ class Trainer:
         learning_rate = settings.learning_rate * self.schedule(step) * progress.learning_rate_decay(settings)
         sampled = sampling_probability(settings, step)
         result = self.update(batches, learning_rate=learning_rate, sampling_probability=sampled)
+        if self.moving_average is not None:
+            self.moving_average.update(step)
         progress.advance(step, batches.position)
         return PendingUpdate(result, batches, learning_rate, start_time, data_wait)
 
@@ -353,15 +359,16 @@ class Trainer:
         """Validate the model, and keep its weights if they are among the best; None if a signal has arrived."""
         progress, validator = self.progress, self.validator
         assert validator is not None
-        weights = self._full_weights() if self.sharded or self.workers.is_main else {}
-        scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validator.scores(weights)))
+        weights = self._averaged(self._full_weights()) if self.sharded or self.workers.is_main else {}
+        validate = validator.scores if self.moving_average is None else validator.scores_of_other
+        scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validate(weights)))
         if scores is None:
             return None
         is_best = progress.add_validation(scores.score, self.settings, scores.numbers)
         if progress.step in progress.best_steps and self.workers.is_main:
-            write_tensors(self._best_file(progress.step), weights)
-            if is_best:
-                self._write_model(weights, progress.origin, self.folder)
+            write_tensors(self.folder.best_file(progress.step), weights)
+        if (is_best or self.settings.choose == "last") and self.workers.is_main:
+            self._write_model(weights, progress.origin(self.settings), self.folder)
         progress.validation_sample = scores.sample
         counts = (scores.outputs, scores.ended_by_length, scores.sample)
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
@@ -376,7 +383,7 @@ class Trainer:
         assert validator is not None
         mean: Tensors = {}
         if self.workers.is_main:
-            mean = average([read_tensors(self._best_file(step)).tensors for step in steps])
+            mean = average([read_tensors(self.folder.best_file(step)).tensors for step in steps])
         scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validator.scores_of_other(mean)))
         if scores is None:
             return None
@@ -385,10 +392,7 @@ class Trainer:
         if is_best:
             self.delivered = WeightsOrigin("mean", tuple(sorted(steps)), scores.numbers)
         if self.workers.is_main:
-            weights = mean if is_best else read_tensors(self._best_file(best[0].step)).tensors
+            weights = mean if is_best else read_tensors(self.folder.best_file(best[0].step)).tensors
             self._write_model(weights, self.delivered, self.folder)
         averaged = tuple(sorted(steps))
         return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
-
-    def _best_file(self, step: int) -> Path:
-        return self.folder.best / f"step-{step}.safetensors"

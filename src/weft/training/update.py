@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.word_dropout import SPECIAL_IDS
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model
 from weft.models.recurrent import has_recurrence
@@ -25,6 +26,7 @@ from weft.recipe import TrainingSettings
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
+from weft.training.consistency import consistency_loss
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.optimizer import Rate, group_rate
@@ -42,6 +44,8 @@ class TrainingContext:
     workers: Workers = SINGLE_PROCESS
     begin: int = BEGIN
     """What the decoder reads first."""
+    protected_ids: frozenset[int] = SPECIAL_IDS
+    """Source ids that word dropout never replaces."""
 
 
 class UpdateStatistics(NamedTuple):
@@ -100,6 +104,9 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling_probability: float) -> Loss:
     """The loss of a batch under the settings of a recipe."""
     settings = context.settings
+    if settings.consistency:
+        inputs = batch.target.shifted(context.begin)
+        return consistency_loss(model, batch.source, inputs, batch.target.values, settings)
     return batch_loss(
         model,
         batch,

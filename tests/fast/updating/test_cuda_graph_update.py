@@ -222,6 +222,8 @@ class TestWhatCanBeCaptured:
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
+            ({}, {"consistency": 5.0}, False),
+            ({}, {"ema": 0.99, "word_dropout": 0.1, "choose": "last"}, True),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
             ({"kind": "prefix_lm"}, {}, True),
             ({"kind": "language_model"}, {}, True),

@@ -103,6 +103,22 @@ def test_is_deterministic_and_draws_dropout_from_the_generator_of_the_process(na
     assert losses[0] == losses[1] != update(StepBatches.of([BATCH]), learning_rate=0.0, sampling_probability=0.0)
 
 
+@both
+def test_two_passes_of_consistency(name: str) -> None:
+    """Without dropout the result of the plain update; with it, deterministic masks that differ between the passes."""
+    losses, weights = [], []
+    for kind, dropout in ((PlainUpdate, 0.0), (ThreadedUpdate, 0.0), (ThreadedUpdate, 0.4), (ThreadedUpdate, 0.4)):
+        model = build(name, dropout)
+        update = make(kind, model, context(consistency=5.0))
+        torch.manual_seed(2)
+        statistics = update(StepBatches.of([BATCH]), learning_rate=0.1, sampling_probability=0.0).statistics()
+        losses.append([*statistics])
+        weights.append([parameter.detach() for parameter in model.parameters()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[2] == losses[3] != losses[1]
+    torch.testing.assert_close(weights[0], weights[1])
+    assert all(map(torch.equal, weights[2], weights[3]))
+
+
 def test_shares_have_all_rows() -> None:
     parts = divide(BATCH, 2)
     assert [part.target.lengths.tolist() for part in parts] == [[2, 3, 5], [2, 4]]

@@ -36,7 +36,7 @@ from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.runtime.switches import allow_tf32, collection_paused
 from weft.text.specials import BEGIN
-from weft.training.loss import IGNORE_INDEX, forced_loss
+from weft.training.loss import IGNORE_INDEX, forced_pass
 from weft.training.update import PlainUpdate, TrainingContext, UpdateResult, UpdateStatistics, autocast
 
 WARMUP_UPDATES = 3
@@ -61,6 +61,8 @@ def is_captured(
 def can_capture(model: Model, settings: TrainingSettings, device: torch.device) -> bool:
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
+        return False
+    if settings.consistency:
         return False
     has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
     return has_loss and architecture_of(model).fixed_shapes
@@ -293,14 +295,14 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.zero_grad(set_to_none=True)
             self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has rates of its own
             with autocast(self.precision, self.device), self._half_weights():
-                loss = forced_loss(
+                loss = forced_pass(
                     self.model,
                     captured.source.ragged(),
                     captured.inputs.ragged(),
                     captured.targets,
                     smoothing=self.settings.label_smoothing,
                     coverage=self.settings.coverage_loss,
-                )
+                ).loss
             (loss.smoothed / captured.target_tokens).backward()
             norm = self.clip_gradients()
             self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens

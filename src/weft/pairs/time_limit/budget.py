@@ -84,7 +84,7 @@ class FittedTraining(NamedTuple):
     @property
     def closing_seconds(self) -> float:
         """The time after the last update: a validation, and one of the mean of the best checkpoints."""
-        return self.validation_seconds * (2 if self.settings.average > 1 else 1) if self.validations else 0.0
+        return self.validation_seconds * (2 if self.settings.averages else 1) if self.validations else 0.0
 
 
 class _Validations(NamedTuple):
@@ -154,7 +154,7 @@ def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | 
     count = settings.steps // settings.validate_every if settings.validate_every else 0
     if sentences is None or not count:
         return _Validations(0, 0, 0.0, 0)
-    return _Validations(count, sentences, speed.validation(sentences), int(settings.average > 1))
+    return _Validations(count, sentences, speed.validation(sentences), int(settings.averages))
 
 
 def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
