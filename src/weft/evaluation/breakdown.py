@@ -20,7 +20,7 @@ MOST_FREQUENT = "1,000 times or more"
 
 
 class Part(NamedTuple):
-    """Some items of a test set, and how well they are translated."""
+    """A subset of the test set, and its scores."""
 
     name: str
     items: int
@@ -89,7 +89,7 @@ def frequency_class(frequency: int) -> str:
 
 
 def recall_by_frequency(lines: Sequence[Sequence[UnitPair]], frequencies: Mapping[str, int]) -> list[UnitRecall]:
-    """How many units of the references the outputs have, by the training frequency of the unit."""
+    """Recall of the units of the references, by the training frequency of the unit."""
     total: Counter[str] = Counter()
     produced: Counter[str] = Counter()
     for pair in (pair for line in lines for pair in line if pair.reference is not None):

@@ -53,7 +53,7 @@ SMALLEST_LABEL, LARGEST_LABEL = 5.5, 10.0
 """Points. If even the smallest labels would touch, only every second, third, … token is labeled."""
 LONGEST_LABEL = 18
 MAX_VECTOR_CELLS = 20_000
-"""Of all panels; more are drawn as pixels, since viewers of SVG and PDF become slow."""
+"""Total cells drawn as vectors; more are drawn as pixels, since viewers of SVG and PDF become slow."""
 MIN_COLUMNS, MAX_COLUMNS = 8, 24
 """Terminal columns of a panel: fewer only if the map is smaller, even if a layer then takes more lines."""
 MAX_LINES = 12
@@ -129,7 +129,7 @@ def _peak(blocks: Sequence[Block]) -> float:
 
 
 class BlockLayout(NamedTuple):
-    """The size of a block on the page, in inches: of a panel, and of the labels below the last layer."""
+    """The sizes of a block on the page, in inches: a panel, and the labels below the last layer."""
 
     block: Block
     width: float

@@ -14,7 +14,7 @@ from weft.pictures.html.elements import Content, Html, element, svg_line, svg_te
 WIDTH, HEIGHT = 340.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 10.0, 10.0, 34.0
 MAX_POINTS = 400
-"""Of a line; longer ones are shown as means of neighboring points."""
+"""Points per line; longer lines are shown as means of neighboring points."""
 STYLES = ("first", "second", "third")
 Point = tuple[float, float]
 
