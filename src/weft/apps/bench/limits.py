@@ -28,7 +28,7 @@ PRODUCTS, BANDWIDTH, NEITHER = "products", "bandwidth", "neither"
 
 
 class Work(NamedTuple):
-    """What a phase needs at least."""
+    """The minimum work of a phase."""
 
     flops: float
     bytes: float
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the machine reaches."""
+    """Peak rates of the machine."""
 
     flops_per_second: float
     bytes_per_second: float

@@ -25,7 +25,7 @@ Merge = Annotated[bool, typer.Option("--merge", help="Merge all parts of an --ou
 
 
 def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) -> None:
-    """Translate one part of a file, into a file of its own that survives an interruption."""
+    """Translate one part of a file into a separate file that survives an interruption."""
     from weft.apps.cli.commands.translate import translate_to_file
 
     parsed = Part.parse(part)

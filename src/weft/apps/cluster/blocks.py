@@ -1,7 +1,7 @@
 """Files as blocks, which are translated by any process in any order, and merged in the order of the file.
 
 A block of a text file or of JSON lines is a range of bytes that ends with a line; of a Parquet file, a range of rows.
-The output of a block is a file of its own, which appears complete in one rename: where it is, the block is done.
+The output of a block is a separate file, which appears complete in one rename: if it exists, the block is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.files import replacing, save_text
 BLOCK_LINES = 4096
 BLOCK_BYTES = 1 << 20
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-"""By the end of a file's name; all others are lines of text."""
+"""Formats by file suffix; all other files are lines of text."""
 Source = str | BadLine
 
 
@@ -29,17 +29,17 @@ class Window(NamedTuple):
 
     file: str
     first_line: int
-    """The number of the first in the file."""
+    """The line number of the first source in the file."""
     sources: list[Source]
 
 
 class Output(NamedTuple):
-    """What is written for a window."""
+    """The output of a window."""
 
     texts: list[str]
-    """One for each source, for a column."""
+    """One text per source, for a column."""
     lines: str
-    """For a text file."""
+    """The lines of a text file."""
 
 
 Translate = Callable[[Iterable[Window]], Iterator[Output]]
@@ -47,7 +47,7 @@ Translate = Callable[[Iterable[Window]], Iterator[Output]]
 
 
 class Block(NamedTuple):
-    """Part of a file."""
+    """A range of lines or rows of a file."""
 
     file: str
     number: int

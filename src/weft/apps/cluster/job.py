@@ -1,7 +1,7 @@
-"""What a cluster translates: files into a folder, block by block; a rerun skips the blocks that are written.
+"""The job of a cluster: translate files into a folder, block by block; a rerun skips finished blocks.
 
 DIR/NAME                  the output of a file, once all of its blocks are done
-DIR/.blocks/about.json    what made the blocks: a rerun with anything else is refused
+DIR/.blocks/about.json    model and settings of the blocks: a rerun with others is refused
 DIR/.blocks/NAME/N        the output of a block
 """
 

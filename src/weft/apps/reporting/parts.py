@@ -24,7 +24,7 @@ from weft.pictures.html.tables import table
 
 @dataclass(frozen=True)
 class PartsSection:
-    """How good the outputs are for which inputs."""
+    """Scores by subset of the test set: length, frequency, overlap with the training data."""
 
     metric: str
     """The metric of the parts, and whether higher or lower is better; empty if none is a sum over items."""

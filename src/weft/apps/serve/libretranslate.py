@@ -114,7 +114,7 @@ async def detect(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> dict[str, Any]:
-    """What LibreTranslate's own page asks for."""
+    """Settings for LibreTranslate's own web page."""
     first = next(iter(models_of(request).by_name.values()))
     codes = [default(first, side) or names(first, side)[0] for side in ("source", "target")]
     source, target = ({"code": code, "name": code} for code in codes)

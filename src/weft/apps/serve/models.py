@@ -26,7 +26,7 @@ from weft.runs.locks import lock_owner
 
 log = logging.getLogger("weft.apps.serve")
 PLAIN = {"text", "model"}
-"""What a request holds that can be refused without being checked."""
+"""Fields of a plain request, which can be refused before validation."""
 MAX_PLAIN = 10_000
 """Bytes of such a request."""
 MAX_FAILURES = 5
@@ -62,7 +62,7 @@ class ServedModel:
         self.refreshed_time: tuple[float | None, ...] | None = None
         """When the weights of the last `refresh` were written."""
         self.version = 0
-        """How often a model was loaded."""
+        """Number of times that the model was loaded."""
 
     def start(self) -> None:
         """Start the worker, and keep it running."""
@@ -115,7 +115,7 @@ class ServedModel:
         }
 
     def _on_event(self, event: str, body: bytes) -> None:
-        """What the worker says of its model."""
+        """Handle a worker's report about its model."""
         data = json.loads(body)
         self.weights_time = self.written()
         if event == "ended":

@@ -37,7 +37,7 @@ def event(name: str, data: bytes) -> bytes:
 
 
 class OpenStreams:
-    """How many streams are open at once."""
+    """Limits the number of concurrent streams."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

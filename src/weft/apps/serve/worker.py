@@ -1,6 +1,6 @@
-"""The process that has a model: it loads a run, and answers the messages that a service sends it.
+"""The worker process of a model: it loads a run, and answers the messages of the service.
 
-Messages come in on stdin and go out on what was stdout; whatever else is printed goes to stderr. There are two lanes: a
+Messages come in on stdin and go out on what was stdout; other output goes to stderr. There are two queues: a
 long exact search does not keep the other requests waiting. The process ends with stdin, or when it is told to.
 """
 
@@ -81,7 +81,7 @@ class Worker:
         os._exit(0)  # the service has ended
 
     def _load_and_report(self) -> None:
-        """Load the run and say what it is, or what is wrong with it."""
+        """Load the run and report it, or why it cannot be loaded."""
         try:
             with frozen_afterwards():
                 self.translator = self._load()
@@ -91,14 +91,14 @@ class Worker:
             self.send({"event": "failed"}, [to_json({"problem": self._load_problem(error)})])
 
     def _load_problem(self, error: Exception) -> str:
-        """Why the run cannot be loaded, in one line; whatever the error, loading it again would end in the same way."""
+        """Why the run cannot be loaded, in one line; whatever the error, loading it again would fail again."""
         if isinstance(error, WeftError | OSError):
             return one_line(error)
         reason = "not enough memory" if is_out_of_memory(error) else f"{type(error).__name__}: {one_line(error)[:200]}"
         return f"{'+'.join(self.config['runs'])}: cannot be loaded ({reason})"
 
     def _report(self) -> None:
-        """Say what the model is, and how many batches can be sent at once."""
+        """Report the description of the model, and the number of batches that can run concurrently."""
         from weft.apps.serve.model_info import model_info
 
         translator = self.translator
@@ -108,7 +108,7 @@ class Worker:
         self.send({"event": "ready"}, [to_json({**model_info(translator), "parallel_searches": parallel})])
 
     def _parallel(self) -> int:
-        """How many batches are searched at once on a CPU.
+        """Number of batches searched concurrently on a CPU.
 
         Most of a step of a small batch is a sequence of short operations, which several threads make little faster:
         two batches with half of the threads each take less time than one after the other with all of them.

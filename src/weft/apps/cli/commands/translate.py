@@ -58,7 +58,7 @@ Output = Annotated[
 
 
 class Job(NamedTuple):
-    """What to translate, with what, and how."""
+    """A file to translate, the model, and the settings."""
 
     file: str
     arguments: RunArguments
@@ -102,7 +102,7 @@ class Job(NamedTuple):
         return model
 
     def identity(self, model: Translator) -> dict[str, Any]:
-        """What must be the same when the output is resumed; the batch size need not be."""
+        """The settings that must be the same when the output is resumed; the batch size may change."""
         from weft.runs.layout import RunFolder
 
         search = model.search_settings(self.settings).model_dump()
