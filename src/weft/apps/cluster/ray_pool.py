@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.apps.cluster.blocks import Block, Translate, Work, translate_to_files
+from weft.apps.cluster.blocks import FileBlock, Translate, Work, translate_to_files
 from weft.errors import DataError, WeftError, plural
 
 GPU_BLOCKS = 16
@@ -47,7 +47,7 @@ class Actor:
         lines: list[int] = []
         errors: list[str] = []
         for task in batch["task"]:
-            work = [Work(Block(*block), output) for block, output in json.loads(task)]
+            work = [Work(FileBlock(*block), output) for block, output in json.loads(task)]
             try:
                 translate_to_files(work, self.translate, column=self.column)
                 errors.append("")

@@ -22,7 +22,7 @@ from weft.runtime.switches import frozen_afterwards, set_thread_count, unfreeze_
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
-LANES = ("batch", "exact")
+QUEUES = ("batch", "exact")
 DEVICE_FAILED = 70
 """Exit code after an error of the device, whose results can no longer be trusted."""
 INTERNAL = "an internal error; the service has logged it"
@@ -45,7 +45,7 @@ class Worker:
         self.stdin = stdin
         self.stdout = stdout
         self.writing = threading.Lock()
-        self.lanes: dict[str, SimpleQueue[Message]] = {lane: SimpleQueue() for lane in LANES}
+        self.queues: dict[str, SimpleQueue[Message]] = {queue: SimpleQueue() for queue in QUEUES}
         self.abandoned: set[tuple[int, int]] = set()
         """Request and row; row −1: all."""
         self.translator: Translator | None = None
@@ -62,10 +62,10 @@ class Worker:
         threading.Thread(target=self._read, daemon=True).start()
         with command_line():  # --device and --precision are options of `weft serve`
             self._load_and_report()
-        for lane in ("exact", *["batch"] * (self._parallel() - 1)):
-            threading.Thread(target=self._serve, args=(lane,), daemon=True).start()
+        for queue in ("exact", *["batch"] * (self._parallel() - 1)):
+            threading.Thread(target=self._serve, args=(queue,), daemon=True).start()
         if self.translator is not None:
-            self.lanes["exact"].put(Message({"op": "examples", "id": 0}, []))
+            self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
         self._serve("batch")
 
     def send(self, header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
@@ -77,7 +77,7 @@ class Worker:
             if message.header["op"] == "cancel":
                 self.abandoned.update((message.header["id"], row) for row in message.header["rows"])
             else:
-                self.lanes[message.header["lane"]].put(message)
+                self.queues[message.header["queue"]].put(message)
         os._exit(0)  # the service has ended
 
     def _load_and_report(self) -> None:
@@ -135,11 +135,11 @@ class Worker:
                     translator.translate("a", return_attention=False, max_length=2)
         return translator
 
-    def _serve(self, lane: str) -> None:
-        threads = self.threads // self._parallel() if lane == "batch" else self.threads
+    def _serve(self, queue: str) -> None:
+        threads = self.threads // self._parallel() if queue == "batch" else self.threads
         set_thread_count(max(threads, 1))  # of searches in this thread
         while True:
-            message = self.lanes[lane].get()
+            message = self.queues[queue].get()
             try:
                 self._answer(message)
             except BaseException as error:
@@ -234,7 +234,7 @@ class Worker:
             raise CheckpointError(self._load_problem(error)) from None
         self.translator = translator
         self._report()
-        self.lanes["exact"].put(Message({"op": "examples", "id": 0}, []))
+        self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
         self.send({"id": number})
 
     def _fail(self, message: Message, error: BaseException) -> None:

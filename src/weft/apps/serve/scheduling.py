@@ -24,7 +24,7 @@ MAX_ATTEMPTS = 2
 """Attempts per job: a job whose worker ends twice is not sent again."""
 
 
-class Lane:
+class Scheduler:
     """Searches the queued jobs of one model in batches, one or a few concurrently."""
 
     def __init__(self, name: str, model: ServedModel, capacity: int) -> None:
@@ -141,7 +141,7 @@ class Lane:
         else:
             op, payload = "translate", self._batch_payload(batch)
             self.model.metrics.observe(BATCH_ROWS, len(batch.items), model_name=self.model.name)
-        number, answer = worker.send({"op": op, "lane": self.name}, payload, on_event)
+        number, answer = worker.send({"op": op, "queue": self.name}, payload, on_event)
         self.running[number] = Search(batch, now, self._expected(batch))
         self._count()
         return number, answer
@@ -206,7 +206,7 @@ class Lane:
 
     def _count(self) -> None:
         metrics, name = self.model.metrics, self.model.name
-        lanes = self.model.lanes.values()
-        metrics.set(WAITING, sum(len(lane.queue) for lane in lanes), model_name=name)
-        running = sum(len(search.batch.jobs()) for lane in lanes for search in lane.running.values())
+        schedulers = self.model.schedulers.values()
+        metrics.set(WAITING, sum(len(scheduler.queue) for scheduler in schedulers), model_name=name)
+        running = sum(len(search.batch.jobs()) for scheduler in schedulers for search in scheduler.running.values())
         metrics.set(RUNNING, running, model_name=name)
