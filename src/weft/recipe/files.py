@@ -155,7 +155,7 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
 
 
 def with_paths(tree: Tree, change: Callable[[str], str], names: tuple[tuple[str, str], ...] = PATHS) -> Tree:
-    """The same settings with every relative path changed."""
+    """The settings with every relative path changed."""
     tree = dict(tree)
     for section, name in names:
         group = tree.get(section)

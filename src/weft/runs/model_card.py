@@ -77,7 +77,7 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
 
 
 def _trained_part(recipe: Recipe) -> str:
-    """What was trained of the weights of another run, unless all of them."""
+    """The trained part of another run's weights; empty if all were trained."""
     lora, frozen = recipe.training.lora, recipe.training.freeze
     if lora.rank:
         scale = f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}"

@@ -100,7 +100,7 @@ def encode_message(header: dict[str, Any], bodies: Sequence[bytes] = ()) -> byte
 
 
 def write_message(stream: IO[bytes], header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
-    """Send a message at once."""
+    """Send a message and flush."""
     stream.write(encode_message(header, bodies))
     stream.flush()
 

@@ -138,7 +138,7 @@ def _use_one_core() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.get_num_threads()  # the first time, a thread takes over the number that was set last in any of them
+    torch.get_num_threads()  # the first call in a thread adopts the number last set in any thread: here 1
 
 
 class _CountedSwitch:

@@ -74,7 +74,7 @@ class IsolatedProcess:
         return type(self), (self._module, self._start)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What the function returns; `IsolatedError` if it raises an error, exceeds a limit or ends its process."""
+        """Call a function in the child; `IsolatedError` if it raises an error, exceeds a limit or ends its process."""
         with self._lock:
             if self._child is None or self._child.parent != os.getpid():
                 self._child = _Child(self._module)

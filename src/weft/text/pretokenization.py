@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 BOUNDARY = "▁"
 BOUNDARY_REPLACEMENT = "_"
-"""What a boundary marker in the text itself is read as."""
+"""Replacement for a boundary marker in the text itself."""
 BYTE_BOUNDARY = "Ġ"
 """The byte-level character for a space."""
 SPECIAL_SPELLING = r"<(?=(?:/?s|unk|0x[0-9A-F]{2})>)"

@@ -54,7 +54,7 @@ class SubwordTokenizer:
 
     @cached_property
     def _library(self) -> tokenizers.Tokenizer:
-        """What encodes; it is built when it is first used."""
+        """The library's tokenizer, built when first used."""
         return self._build_library()
 
     def _build_library(self) -> tokenizers.Tokenizer:
@@ -223,7 +223,7 @@ class SubwordTokenizer:
 
 @contextmanager
 def damage_errors(name: str) -> Iterator[None]:
-    """Whatever is raised in the block means that the file of this name is damaged: the library raises `Exception`."""
+    """Report any exception in the block as a damaged file of this name: the library raises plain `Exception`."""
     try:
         yield
     except Exception as error:

@@ -28,7 +28,7 @@ class NamedTokens(NamedTuple):
 
 
 BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
-"""What the decoder of weft's own models reads first."""
+"""The first decoder input of weft's own models."""
 
 
 def attention_heads(

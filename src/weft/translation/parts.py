@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 class PartRecord(NamedTuple):
-    """What is known of the output of a part."""
+    """The record of the output of a part."""
 
     number: int
     of: int
@@ -76,11 +76,11 @@ class PartRecord(NamedTuple):
     """Counted from 1."""
     lines: int
     total_lines: int
-    """Of the source."""
+    """Lines of the source."""
     skipped: int
     bytes: int
     checksum: str
-    """Of the output."""
+    """Checksum of the output."""
     made_by: dict[str, Any]
     """Options that must be the same in all parts."""
 

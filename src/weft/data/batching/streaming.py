@@ -54,7 +54,7 @@ class StreamedCorpus:
     max_length: int
     temperature: float = 1.0
     drop_reasons: Counter[int] = field(default_factory=Counter)
-    """Of the rows read so far: see `weft.data.store.block_tokenizer`."""
+    """Drop reasons of the rows read so far: see `weft.data.store.block_tokenizer`."""
 
     @cached_property
     def first_window(self) -> PairStore:

@@ -113,7 +113,7 @@ class RowStream:
         self.other_fields: dict[str, Any] = {}
         """Names without text, and the first value of each."""
         self.delimiter: str | None = None
-        """What separates the cells of CSV, if it is not a comma."""
+        """The delimiter of CSV, if it is not a comma."""
         self._bytes = 0
         self._reading = Activity("reading", "rows")
 
@@ -289,7 +289,7 @@ class RowStream:
 
 
 def _rest_of_line(file: BinaryIO, name: str) -> bytes:
-    """What a file has up to the next line end, which is an error if it is too far."""
+    """The bytes of a file up to the next line end; an error if the line is too long."""
     line = file.readline(lines.MAX_LINE_BYTES + 1)
     if len(line) > lines.MAX_LINE_BYTES:
         raise DataError(f"{name}: a line of more than {lines.MAX_LINE_BYTES} bytes; is this a text file?")

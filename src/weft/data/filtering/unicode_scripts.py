@@ -2,7 +2,7 @@
 
 Python's `unicodedata` does not carry Unicode's script property, but the names of letters do: CYRILLIC SMALL LETTER A,
 CJK UNIFIED IDEOGRAPH-4E00. `script_of` reads them, with a short list of exceptions. Over all letters of Unicode 14 it
-agrees with the property (tests/data/filtering/test_unicode_scripts.py holds it to that); letters newer than the Python
+agrees with the property (checked by tests/data/filtering/test_unicode_scripts.py); letters newer than the Python
 in use have no name there and count as Common.
 
 Known limits: only letters and combining marks have a script here; digits, punctuation and symbols are Common, also

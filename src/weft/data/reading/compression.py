@@ -308,7 +308,7 @@ def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
 
 
 class _SpoolReader(io.RawIOBase):
-    """A temporary file from its beginning, with a position of its own."""
+    """A temporary file from its beginning, with its own position."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

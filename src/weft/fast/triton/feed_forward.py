@@ -20,7 +20,7 @@ from weft.fast.torch_private import addmm_activation
 from weft.fast.triton.column_sums import add_partials, column_sums
 
 PARTS, ROWS, COLUMNS = 132, 8, 512
-"""Of `_mask_and_sum`, as in column_sums.py."""
+"""Launch parameters of `_mask_and_sum`, as in column_sums.py."""
 
 
 @triton.jit

@@ -66,12 +66,12 @@ class FeedingDropout(NamedTuple):
     seeds: Tensor
 
     def step(self, which: int, time: int, like: Tensor) -> StepDropout:
-        """Of a time step: ``which``: the number of the layer, or of layers for the readout."""
+        """Dropout of a time step; ``which``: the index of the layer, or the number of layers for the readout."""
         return StepDropout(self.seeds[which], time * like.numel(), self.probability)
 
 
 class FeedingSource(NamedTuple):
-    """What is attended to."""
+    """The source that is attended to."""
 
     keys_BSA: Tensor
     values_BSC: Tensor
@@ -94,12 +94,12 @@ class FeedingWeights(NamedTuple):
 
 
 class _Buffers(NamedTuple):
-    """What the forward pass leaves for the backward pass."""
+    """Buffers that the forward pass leaves for the backward pass."""
 
     gates: list[Tensor]
     """(T, B, 4D) of each layer: activated, then their gradients."""
     inputs: list[Tensor]
-    """(T, B, I + D) what each layer reads."""
+    """(T, B, I + D) the input of each layer."""
     cells: list[Tensor]
     """(T, B, D) of each layer."""
     read_TBR: Tensor

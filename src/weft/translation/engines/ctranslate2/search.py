@@ -176,7 +176,7 @@ def _options(request: TranslationRequest) -> dict[str, Any]:
 
 
 def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> list[list[Output]]:
-    """What CTranslate2 finds for every row, each within its own maximum length."""
+    """The outputs of CTranslate2 for every row, each within its own maximum length."""
     indices, size, finished = range(len(rows.sources)), _beam_size(request), _finished(request)
     samples = request.settings.kind == "sample"
     seed = request.settings.seed if samples else None
