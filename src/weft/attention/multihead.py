@@ -20,7 +20,7 @@ from weft.attention.step_attention import KeysValues, StepKeysValues, append, st
 
 
 class Heads(NamedTuple):
-    """How many heads there are, and their width."""
+    """The number of heads, and their width."""
 
     queries: int
     keys_values: int

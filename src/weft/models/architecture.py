@@ -159,6 +159,6 @@ def part_architecture_of(part: object, module: str) -> PartArchitecture:
 
 
 def count_parameters(model: object) -> int:
-    """How many parameters a model has; 0 if it is no `torch.nn.Module`."""
+    """The number of parameters of a model; 0 if it is no `torch.nn.Module`."""
     parameters: Callable[[], Iterable[Tensor]] = getattr(model, "parameters", list)
     return sum(parameter.numel() for parameter in parameters())

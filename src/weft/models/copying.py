@@ -75,7 +75,7 @@ class CopyTable(NamedTuple):
 
 
 class CopyColumns(NamedTuple):
-    """Where the weight of each source position goes."""
+    """The output column of each source position's weight."""
 
     columns_BS: Tensor
     """The column of the output distribution."""

@@ -39,7 +39,7 @@ class EditedState(NamedTuple):
     state: Any
     """The state of the model."""
     steps_R: Tensor
-    """How many steps were taken; the same for all rows."""
+    """Number of steps taken; the same for all rows."""
 
 
 def edit_attention(model: Model, edits: AttentionEdits) -> Model:

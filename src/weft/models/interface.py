@@ -130,7 +130,7 @@ class HasTargetLogProbabilities(Protocol):
 
 
 class CopyProbabilities(NamedTuple):
-    """Where the probabilities of given targets come from, in a model that copies."""
+    """The generated and copied shares of the probabilities of given targets."""
 
     gates_N: Tensor
     """g_t: how much of the distribution is generated; 1 − g_t is copied."""

@@ -189,12 +189,12 @@ class SourceSettings(Settings):
 
     @property
     def separate_attentions(self) -> int:
-        """How many attentions to the source a decoder has at each place."""
+        """Number of attentions to the source at each place of a decoder."""
         return self.count if self.attention == "parallel" else 1
 
     @property
     def final_states(self) -> int:
-        """How many final states of encoders are concatenated."""
+        """Number of concatenated final states of encoders."""
         return 1 if self.encoders == "joint" else self.count
 
 

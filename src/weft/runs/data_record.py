@@ -27,7 +27,7 @@ from weft.files import read_json, save_text
 NAME = "data_files.json"
 FORMAT = 1
 BLOCK_BYTES = 1 << 20
-"""That are read at a time."""
+"""Bytes read at a time."""
 WHOLE_BYTES = 256 << 20
 PIECE_BYTES = 1 << 16
 ALL_PIECES = 4096
@@ -40,11 +40,11 @@ class FileFingerprint(NamedTuple):
     """A file by its contents."""
 
     name: str
-    """Without its folder; for messages only."""
+    """File name without its folder; for messages only."""
     size: int
     sha256: str
     pieces: int = 0
-    """How many were hashed; 0: the whole file."""
+    """Number of hashed pieces; 0: the whole file."""
 
     def is_of(self, path: Path) -> bool:
         """Whether these are the contents of a file; one of another size is not opened."""
@@ -109,7 +109,7 @@ class DataRecord(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> DataRecord | None:
-        """That of a run folder; None if it has none."""
+        """The record of a run folder; None if it has none."""
         path = folder / NAME
         if not path.is_file():
             return None

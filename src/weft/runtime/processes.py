@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">I")
 PARENT_SECONDS = 0.25
-"""How often a child checks whether its parent is still running."""
+"""Interval at which a child checks whether its parent is still running."""
 
 
 def core_count() -> int:

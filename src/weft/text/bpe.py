@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 Merges = list[tuple[str, str]]
 END_OF_WORD = "</w>"
-"""How the boundary marker is displayed if it ends words."""
+"""Display form of the boundary marker if it ends words."""
 MAX_CACHED_WORDS = 1 << 16
 REPETITIONS = 1024
 """Copies of a word in one line of the library's training text."""

@@ -60,7 +60,7 @@ DEFAULT_FRAME = Frame()
 
 @dataclass(frozen=True)
 class FrameRules:
-    """How a model frames its texts in each of its languages, and the languages that are chosen."""
+    """The special tokens around texts in each language of a model, and the chosen languages."""
 
     source_before: tuple[FrameToken, ...] = ()
     source_after: tuple[FrameToken, ...] = (END,)

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 POLL_SECONDS = 0.5
-"""How long a signal that interrupted no wait is left unanswered at most."""
+"""The longest delay of a signal that interrupted no wait, in seconds."""
 
 
 def interruptible(call: Callable[[], Value]) -> Value:

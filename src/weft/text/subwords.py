@@ -243,7 +243,7 @@ def between_symbols(texts: Iterable[str], scheme: Pretokenization) -> Iterator[s
 
 
 def count_words(texts: Iterable[str], scheme: Pretokenization, *, split_specials: bool) -> Counter[str]:
-    """How often each word occurs, as it is written in the vocabulary; a very long word is cut into pieces."""
+    """Word counts, written as in the vocabulary; a very long word is cut into pieces."""
     library = untrained_tokenizer(scheme, split_specials=split_specials)
     if scheme.protect:
         raw = Counter(between_symbols(texts, scheme))

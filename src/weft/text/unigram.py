@@ -46,7 +46,7 @@ THREADS = 4
 SYMBOL_SCORE = -10_000.0
 """Score of a predefined symbol: symbols are found before the model sees the text, and never by the model."""
 PROTECTED_MARGIN = 1e-3
-"""How much better a protected match scores than its best segmentation."""
+"""The score of a protected match above its best segmentation."""
 UNREACHABLE_SCORE = 100.0
 _RESERVED = re.compile("[\x00-\x1f\x7f▅]")
 

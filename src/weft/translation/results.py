@@ -130,7 +130,7 @@ class HeadAttention(NamedTuple):
 
 
 class CopiedTokens(NamedTuple):
-    """How much of each token of an output a model has copied."""
+    """The copied share of each token of an output."""
 
     tokens: list[str]
     """The tokens and, if the output ended, the end token."""

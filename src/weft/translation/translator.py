@@ -87,7 +87,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.folder = folder
         self.length_limits = LengthLimits()
-        """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
+        """Limits on the length and the loops of outputs where `search` sets none; `weft.load` sets those that a
         run has learned."""
         self._last_settings: tuple[SearchSettings, str, SearchSettings] | None = None
         self.text = TextProcessor(tokenizers, self.recipe)
@@ -145,7 +145,7 @@ class Translator:
 
     @property
     def source_columns(self) -> int:
-        """How many columns a source has. A source of several is a text with tabs between them, or a tuple of texts."""
+        """Number of source columns. A source of several is a text with tabs between them, or a tuple of texts."""
         return self.recipe.model.sources.count
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:

@@ -31,9 +31,9 @@ class Sentence(NamedTuple):
     text: str
     ids: Sequence[int]
     before: int = 0
-    """How many of the first ids are not of the text: those of its frame (`weft.text.frames`)."""
+    """Number of special ids before the text: those of its frame (`weft.text.frames`)."""
     after: int = 1
-    """How many of the last ids are not of the text."""
+    """Number of special ids after the text."""
 
 
 class Sentences(Sequence[Sentence]):

@@ -1,4 +1,4 @@
-"""Where the machine's limit is: the work that a phase needs at least, and the time in which the machine could do it.
+"""The limit of the machine: the minimum work of a phase, and the time in which the machine could do it.
 
     time ≥ max(operations / peak rate of matrix products, bytes / memory bandwidth)
 

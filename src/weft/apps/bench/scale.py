@@ -107,7 +107,7 @@ class Scale:
     available_memory: int | None
     """Bytes on the device before anything was allocated."""
     seconds: float
-    """That the measurement took."""
+    """Seconds that the measurement took."""
     environment: dict[str, str] = field(default_factory=environment)
 
 

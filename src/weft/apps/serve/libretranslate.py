@@ -150,7 +150,7 @@ async def read_body(request: Request, kind_of_body: type[Body]) -> Body:
 
 
 def check_key(request: Request, key: str | None) -> None:
-    """Where a key is needed and no header had it, the body must."""
+    """Check the key in the body, if one is needed and no header had it."""
     if getattr(request.state, "needs_key", False):
         client = request.app.state.accepted_keys.client(key) if key else None
         if client is None:

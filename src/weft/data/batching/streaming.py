@@ -85,7 +85,7 @@ class StreamedCorpus:
         weights = mixture.weights(stage)
 
         def blocks_before(window: int) -> list[int]:
-            """How many blocks of each part were read before a window."""
+            """Number of blocks of each part that were read before a window."""
             return [-(-window * WINDOW_BLOCKS * weight // sum(weights)) for weight in weights]
 
         def corpus_blocks() -> Iterator[CorpusBlock]:

@@ -166,12 +166,12 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
 
 
 def columns_option() -> str:
-    """How a message names the option that says which columns to use."""
+    """The option that selects columns, for messages."""
     return option("columns", flag="source and --target")
 
 
 def two_files_option() -> str:
-    """How a message names two parallel files."""
+    """The option for two parallel files, for messages."""
     return "two files with --source and --target" if option("x") == "--x" else "a tuple of two files"
 
 

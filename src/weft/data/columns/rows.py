@@ -63,7 +63,7 @@ class PairInput:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """Its name in messages."""
         return display_name(self.file) if self.targets is None else f"{self.file} and {self.targets}"
 
     @property
@@ -74,7 +74,7 @@ class PairInput:
 
 @dataclass
 class RowCount:
-    """How many rows an input has."""
+    """The number of rows of an input."""
 
     rows: int = 0
     certainty: Certainty = "exact"
@@ -109,7 +109,7 @@ class RowStream:
         self.names: tuple[str, ...] | None = None
         """The names of the columns of JSON and Parquet, dotted where values are nested: those of all rows so far."""
         self._orders: Counter[tuple[str, ...]] = Counter()
-        """How many rows have these names, in this order."""
+        """Number of rows with these names, in this order."""
         self.other_fields: dict[str, Any] = {}
         """Names without text, and the first value of each."""
         self.delimiter: str | None = None

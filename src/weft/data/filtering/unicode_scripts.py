@@ -107,7 +107,7 @@ def letters_in(texts: Sequence[str], allowed: Sequence[str]) -> tuple[np.ndarray
 
 
 def _sums(flags: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many flags are set in each of the segments that end at `ends`."""
+    """Number of flags set in each of the segments that end at `ends`."""
     running = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])[np.concatenate([[0], ends])]
     return np.diff(running)
 

@@ -51,7 +51,7 @@ class PreparedCorpus(NamedTuple):
     """Kept and dropped rows of each corpus; empty for a stream."""
     names: list[str]
     length_limits: LengthLimits = SMALLEST
-    """How long outputs may become and whether they may loop, learned from the pairs."""
+    """Limits on the length and the loops of outputs, learned from the pairs."""
     fingerprints: Fingerprints | None = None
     """Fingerprints of the pairs; None for a stream, and for a folder that was prepared without them."""
 
@@ -201,7 +201,7 @@ def tokenizer_spec(
     tokenizers: Tokenizers | None,
     transforms: Sequence[Transform] = (),
 ) -> BlockTokenizerSpec:
-    """How the blocks of a corpus are filtered and tokenized; without tokenizers they are only filtered."""
+    """The filtering and tokenization of the blocks of a corpus; without tokenizers they are only filtered."""
     steps = pipeline_steps(recipe, entry.settings, transforms)
     return BlockTokenizerSpec(recipe, tokenizers or (), steps)
 
@@ -263,7 +263,7 @@ def check_corpus(
 
 
 def training_overlaps(recipe: Recipe, fingerprints: Fingerprints) -> dict[str, Overlap]:
-    """How many pairs of the validation and test sets of a recipe are in its training data, by split."""
+    """Number of validation and test pairs of a recipe that are in its training data, by split."""
     return {
         split: fingerprints.overlap(list(read_corpus(recipe, split)))
         for split in ("valid", "test")

@@ -54,7 +54,7 @@ class DamagedFileError(Exception):
 
 
 def compression_of(path: Path | str) -> Compression | None:
-    """How a file of that name is compressed."""
+    """The compression of a file of that name."""
     return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
@@ -65,7 +65,7 @@ def inner_name(path: Path | str) -> str:
 
 
 def display_name(path: Path | str) -> str:
-    """How messages name a file."""
+    """The name of a file in messages."""
     return "<standard input>" if str(path) == "-" else str(path)
 
 

@@ -25,7 +25,7 @@ from weft.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
 MAX_SKIPPED_BYTES = 1 << 30
-"""How far the end of a line that is too long is looked for."""
+"""Bytes within which the end of an overlong line is searched."""
 BAD_LINE_BYTES = 1000
 """Bytes kept of a line that cannot be read."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -70,7 +70,7 @@ def stream_lines(path: Path | str, *, keep_bad: bool = False, first: int = 0) ->
 
 
 def count_lines(path: Path | str) -> int:
-    """How many lines a file has."""
+    """The number of lines of a file."""
     count, last = 0, b"\n"
     with read_errors(display_name(path), lambda: count), open_decompressed(path) as file:
         while block := file.read(COUNTED_BYTES):
@@ -141,7 +141,7 @@ class _PipeReader:
         self.descriptor = file.fileno()
         self.buffer = bytearray()
         self.searched = 0
-        """That many bytes of the buffer contain no line end."""
+        """Number of bytes of the buffer known to contain no line end."""
         self.ended = False
 
     def readline(self, max_bytes: int) -> bytes:

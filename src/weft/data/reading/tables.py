@@ -62,7 +62,7 @@ class Selection:
     positions: tuple[int | None, ...] = ()
     """From 0; None: an optional column that the table does not have."""
     width: int | None = None
-    """How many cells a record has, if a header tells."""
+    """Number of cells of a record, if known from a header."""
 
     def texts(self, record: Record) -> list[str]:
         """The texts of the columns, in their order."""

@@ -47,7 +47,7 @@ class BlockTokenizerSpec:
     variant: int = 0
     """BPE-dropout gives each variant another tokenization."""
     examples: int = 0
-    """How many dropped pairs to send back for each drop reason."""
+    """Number of dropped pairs to send back for each drop reason."""
     length_divisor: int = 0
     """Which pairs get a fingerprint: those whose source has a length that this divides; 0: none."""
 
@@ -60,7 +60,7 @@ class FlatSequences(NamedTuple):
 
     @classmethod
     def empty(cls, rows: int = 0) -> FlatSequences:
-        """That many empty sequences."""
+        """``rows`` empty sequences."""
         return cls(np.zeros(0, dtype=np.int32), np.zeros(rows, dtype=np.int64))
 
     def select(self, keep: np.ndarray) -> FlatSequences:

@@ -78,7 +78,7 @@ class Fingerprints(NamedTuple):
     """False: those of a language model, which has targets only."""
 
     def overlap(self, pairs: Sequence[Pair]) -> Overlap:
-        """How many of these pairs are among those of the corpus."""
+        """Number of these pairs that are in the corpus."""
         fingerprints = fingerprint(pairs, sources=self.sources, length_divisor=self.length_divisor)
         fingerprints = _with_leading_zeros(fingerprints, self.hash_bits)
         known_sources = np.unique(self.values >> TARGET_BITS)

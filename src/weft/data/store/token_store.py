@@ -85,7 +85,7 @@ class Batch(NamedTuple):
 
 
 class CorpusSize(NamedTuple):
-    """How large a corpus is: the shapes of batches depend on it."""
+    """The size of a corpus, on which the shapes of batches depend."""
 
     pairs: int
     source_tokens: int

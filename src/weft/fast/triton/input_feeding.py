@@ -1,6 +1,6 @@
 """LSTM decoders with input feeding (Luong et al. 2015, 3.3) over padded targets on CUDA, with their backward pass.
 
-Plain counterpart: `weft.models.recurrent_decoder.RecurrentDecoder.run`. Held to it by
+Plain counterpart: `weft.models.recurrent_decoder.RecurrentDecoder.run`. Tested in
 tests/fast/triton/test_input_feeding.py.
 
     layer 1       a_t = E_t + W¹ [ã_{t−1}; h¹_{t−1}]                       E_t = W y_{t−1} + b
@@ -185,7 +185,7 @@ class _InputFeeding(torch.autograd.Function):
 
 
 def _input_widths(weights: FeedingWeights) -> list[int]:
-    """How much of a layer's input is not its own state."""
+    """The width of each layer's input without its own state."""
     return [weight_GJ.shape[1] - weight_GJ.shape[0] // 4 for weight_GJ in weights.layers]
 
 

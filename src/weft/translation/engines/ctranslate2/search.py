@@ -142,7 +142,7 @@ def _beam_size(request: TranslationRequest) -> int:
 
 
 def _finished(request: TranslationRequest) -> int:
-    """How many finished hypotheses end the search of a row."""
+    """Number of finished hypotheses that end the search of a row."""
     if request.settings.kind != "beam":
         return request.n_best
     return max(request.settings.finish or _beam_size(request), request.n_best)
