@@ -70,9 +70,9 @@ def test_each_kind_has_a_block_of_its_own(tmp_path: Path) -> None:
 
 def cells(panels: list[HeadAttention]) -> dict[str, np.ndarray]:
     """The numbers that were colored, by the title of their panel."""
-    figure = heads._figure(heads._blocks(panels), "", ["DejaVu Sans"])
+    figure = heads._figure(heads._grids(panels), "", ["DejaVu Sans"])
     drawn = {axes.get_title(loc="left"): axes.collections[0] for axes in figure.axes if axes.get_title(loc="left")}
-    assert {tuple(mesh.get_clim()) for mesh in drawn.values()} == {(0.0, heads._peak(heads._blocks(panels)))}
+    assert {tuple(mesh.get_clim()) for mesh in drawn.values()} == {(0.0, heads._peak(heads._grids(panels)))}
     return {title: np.asarray(mesh.get_array()).reshape(len(panels[0].target), -1) for title, mesh in drawn.items()}
 
 
@@ -86,7 +86,7 @@ def test_every_weight_lands_in_its_panel_on_one_scale() -> None:
 
 
 def test_panels_are_ordered_by_layer_and_head() -> None:
-    figure = heads._figure(heads._blocks(grid(2, 3, SOURCE, TARGET)[::-1]), "", ["DejaVu Sans"])
+    figure = heads._figure(heads._grids(grid(2, 3, SOURCE, TARGET)[::-1]), "", ["DejaVu Sans"])
     boxes = {axes.get_title(loc="left"): axes.get_position() for axes in figure.axes}
     first, right, below = (boxes[f"layer {name}"] for name in ("1 · head 1", "1 · head 2", "2 · head 1"))
     assert right.x0 > first.x1 and right.y0 == pytest.approx(first.y0)
@@ -126,7 +126,7 @@ def test_nothing_leaves_the_picture_and_labels_do_not_touch(rows: int, columns: 
 
     source = [f"{'W' * (index % 17)}{index}"[:18] for index in range(columns)]
     target = [f"{'M' * (index % 13)}{index}"[:18] for index in range(rows)]
-    figure = heads._figure(heads._blocks(grid(2, 3, source, target)), "a title " * 9, ["DejaVu Sans"])
+    figure = heads._figure(heads._grids(grid(2, 3, source, target)), "a title " * 9, ["DejaVu Sans"])
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     boxes = [text.get_window_extent(canvas.get_renderer()) for text in figure.texts]

@@ -82,7 +82,7 @@ def test_a_failed_drawing_leaves_the_old_picture(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_missing_glyphs_are_reported_once(suffix: str, tmp_path: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(picture, "choose", lambda text: fonts.Choice(["DejaVu Sans"], "日本語学生は"))
+    monkeypatch.setattr(picture, "choose", lambda text: fonts.FontChoice(["DejaVu Sans"], "日本語学生は"))
     with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
         warnings.simplefilter("error")
         draw_map(np.ones((1, 3)), ["日本語", "学生", "は"], ["a"], tmp_path / f"map.{suffix}")

@@ -1,4 +1,4 @@
-"""What an attention has attended to so far, and what that adds to its next scores.
+"""Alignment history: features of earlier attention weights that are added to the next scores.
 
 Both kinds of features enter the hidden layer of an additive score, e_j = vᵀ tanh(W₁ k_j + W₂ q + u_j):
 
@@ -44,7 +44,7 @@ class HistoryFeatures(nn.Module):
     """The features u_j of coverage, location, or both."""
 
     def __init__(self, *, size: int, states: int, coverage: str, filters: int, width: int) -> None:
-        """``size``: of the score's hidden layer; ``states``: of a source state; ``filters``: 0 for no location."""
+        """Widths: ``size`` of the hidden layer, ``states`` of a source state; ``filters``: 0 for no location."""
         super().__init__()
         self.coverage = None if coverage == "none" else nn.Linear(1, size, bias=False)
         self.fertility = nn.Linear(states, 1, bias=False) if coverage == "fertility" else None

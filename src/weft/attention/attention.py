@@ -48,7 +48,7 @@ class AttentionParts(NamedTuple):
     value_projection: nn.Module | None = None
     window: Window | None = None
     features: HistoryFeatures | None = None
-    """What the weights of earlier steps add to the scores; needs a `HiddenLayerScore`."""
+    """Features of the weights of earlier steps, added to the scores; needs a `HiddenLayerScore`."""
 
 
 class Attention(nn.Module):
@@ -71,17 +71,17 @@ class Attention(nn.Module):
     def project(self, states: Ragged, columns_N: Tensor | None = None) -> ProjectedKeys:
         """Keys and values of a batch of sources. Every row must have at least one state.
 
-        ``columns_N``: the source column of every state, if there are several; one attention treats all alike.
+        ``columns_N``: the source column of every state, if there are several; one attention treats all columns equally.
         """
         states_BSD = states.to_padded()
         return self.project_masked(states_BSD, additive_mask(states.layout.masked_BS, states_BSD.dtype))
 
     def project_padded(self, states_BSD: Tensor) -> ProjectedKeys:
-        """The same for rows of equal length, such as the history of a search."""
+        """Keys and values of rows of equal length, such as the history of a search."""
         return self.project_masked(states_BSD, states_BSD.new_zeros(states_BSD.shape[:2]))
 
     def project_masked(self, states_BSD: Tensor, mask_BS: Tensor) -> ProjectedKeys:
-        """The same with an additive mask: −∞ at states that are not attended to."""
+        """Keys and values with an additive mask: −∞ at states that are not attended to."""
         keys_BSD = self.score.project_keys(self.key_projection(states_BSD))
         fertility_BS = None if self.features is None else self.features.fertility_of(states_BSD)
         return ProjectedKeys(keys_BSD, self.value_projection(states_BSD), mask_BS, fertility_BS)
@@ -122,7 +122,7 @@ class Attention(nn.Module):
         return weights_BTS @ keys.values_BSD, weights_BTS
 
     def attend_ragged(self, queries: Ragged, keys: ProjectedKeys) -> tuple[Ragged, Tensor]:
-        """The same for a ragged batch of queries; weights (B, longest, S)."""
+        """Attend with a ragged batch of queries; weights (B, longest, S)."""
         contexts_BTD, weights_BTS = self(queries.to_padded(), keys)
         return queries.from_padded(contexts_BTD), weights_BTS
 

@@ -91,7 +91,7 @@ class AttentionRole(NamedTuple):
     """The role of an attention in its model."""
 
     kind: str
-    """Of a `Head`; "prefix": of a stack that reads source and target, so encoder and decoder at once."""
+    """The kind of a `Head`; "prefix": a stack that reads source and target, so encoder and decoder in one."""
     layer: int
     """From 0."""
     multihead: bool = True
@@ -110,7 +110,7 @@ class EditedNormalizer:
     """A normalizer followed by the edits that concern one attention."""
 
     def __init__(self, normalize: Normalizer, edits: AttentionEdits, role: AttentionRole, step: int | None) -> None:
-        """``step``: of all queries; None: the queries are those of steps 0, 1, …"""
+        """``step``: the step of all queries; None: the queries are those of steps 0, 1, …"""
         self.normalize = normalize
         self.role = role
         self.step = step

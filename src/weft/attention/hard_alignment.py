@@ -31,16 +31,16 @@ from weft.attention.scores import make_score
 from weft.recipe import AttentionSettings
 
 Transitions = tuple[Tensor, ...]
-"""What one step needs to know of p(a_t | a_{t−1}): tensors (B, T, S, …) for T steps, (R, S, …) for one."""
+"""The terms of p(a_t | a_{t−1}): tensors (B, T, S, …) for T steps, (R, S, …) for one."""
 
 
 class AlignmentSizes(NamedTuple):
     """Widths of what an alignment model compares."""
 
     queries: int
-    """Of the decoder states s_t."""
+    """Width of the decoder states s_t."""
     states: int
-    """Of the source states h_j."""
+    """Width of the source states h_j."""
 
 
 def logsumexp(values: Tensor, dim: int) -> Tensor:
@@ -73,11 +73,11 @@ class HardAlignment(nn.Module, ABC):
 
     @abstractmethod
     def project(self, states_BSD: Tensor) -> Tensor:
-        """What it needs of the source states, computed once per source."""
+        """The projected source states, computed once per source."""
 
     @abstractmethod
     def transitions(self, queries_BTD: Tensor, keys_BSD: Tensor, masked_BS: Tensor) -> Transitions:
-        """Of T steps; ``masked_BS``: True at padding."""
+        """The transitions of T steps; ``masked_BS``: True at padding."""
 
     @abstractmethod
     def predict(self, filtered_RS: Tensor, transitions: Transitions) -> Tensor:
@@ -135,7 +135,7 @@ class Zeroth(_Scored):
 
 
 class Monotonic(_Scored):
-    """The same position again or a later one   Wu & Cotterell 2019.
+    """Monotonic alignment: the same position again or a later one   Wu & Cotterell 2019.
 
     With Z_t(i) = log Σ_{j ≥ i} exp e_tj:   log w_t(j) = e_tj + log Σ_{i ≤ j} exp(log f_{t−1}(i) − Z_t(i))
     """

@@ -13,7 +13,7 @@ def join_layouts(first: Layout, second: Layout) -> Layout:
 
 
 class JoinedLayout(CapturableLayout, DeviceLayout):
-    """The same for updates that are replayed as CUDA graphs. ``longest`` is a bound."""
+    """The joined layout for updates that are replayed as CUDA graphs. ``longest`` is a bound."""
 
     def __init__(self, first: Layout, second: Layout) -> None:
         self.device = first.device

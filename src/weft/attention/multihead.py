@@ -20,7 +20,7 @@ from weft.attention.step_attention import KeysValues, StepKeysValues, append, st
 
 
 class Heads(NamedTuple):
-    """How many heads there are, and their width."""
+    """The number of heads, and their width."""
 
     queries: int
     keys_values: int
@@ -28,17 +28,17 @@ class Heads(NamedTuple):
 
     @property
     def query_width(self) -> int:
-        """Of the queries of all heads together."""
+        """Total width of the queries of all heads."""
         return self.queries * self.width
 
     @property
     def key_width(self) -> int:
-        """Of the keys of all heads together, and of their values."""
+        """Total width of the keys of all heads, and of their values."""
         return self.keys_values * self.width
 
 
 class MultiHeadAttention(nn.Module):
-    """What self-attention and cross-attention have in common."""
+    """The common base of self-attention and cross-attention."""
 
     output: nn.Linear
 

@@ -107,7 +107,7 @@ class RaggedAttention:
         return masked_BTS
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores: mask and bias, (1 or B, 1 or H, T, S); computed once for all layers."""
+        """The additive mask, bias included, (1 or B, 1 or H, T, S); computed once for all layers."""
         if dtype not in self._masks:
             masked_B1TS = self._masked_BTS[:, None]
             if self.bias is None:

@@ -42,7 +42,7 @@ class AttentionRecords(list[AttentionRecord]):
         self.alignment = alignment or {}
 
     def recorder(self, layer: int) -> AttentionRecorder | None:
-        """What records the weights of a layer; None if they are not to be returned."""
+        """The recorder for the weights of a layer; None if they are not returned."""
         if self.return_attention is True or (self.return_attention and layer in self.alignment):
             heads = self.alignment.get(layer)
             return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))

@@ -24,14 +24,14 @@ from weft.recipe.choices import SCORES, resolve
 
 
 class ScoreOptions(NamedTuple):
-    """What a score may need to know; each uses what it needs."""
+    """Options of all scores; each score uses some of them."""
 
     query_width: int
     key_width: int
     size: int
     """The width of the hidden layer of `Additive` and `Concat`."""
     temperature: float
-    """Of `Cosine`."""
+    """The temperature of `Cosine`."""
 
 
 class Score(nn.Module, ABC):
@@ -41,7 +41,7 @@ class Score(nn.Module, ABC):
     """Whether query and key must have the same width."""
     form: ClassVar[Literal["dot", "hidden layer"] | None] = None
     """The equation of `forward`, where it is one for which there are kernels: q·k or vᵀ tanh(k + W₂ q), k being the
-    projected key. A subclass with a `forward` of its own has none unless it declares it."""
+    projected key. A subclass with its own `forward` has none unless it declares it."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -109,7 +109,7 @@ class ScaledDot(Dot):
 
 
 class ParameterFree(Dot):
-    """e_j = q·h_j where the source states h are keys and values at once: no parameters."""
+    """e_j = q·h_j where the source states h are both keys and values: no parameters."""
 
 
 class General(Score):

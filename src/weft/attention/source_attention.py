@@ -63,7 +63,7 @@ class SeparateAttention(nn.Module):
 
     @property
     def value_projection(self) -> nn.Module:
-        """That of the first column; the others are alike."""
+        """The value projection of the first column; the others have the same shape."""
         return self.attentions[0].value_projection
 
     def project(self, states: Ragged, columns_N: Tensor | None = None) -> SeparateKeys:

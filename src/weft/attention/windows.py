@@ -19,7 +19,7 @@ from weft.ragged import additive_mask
 
 
 class WindowWeights(NamedTuple):
-    """What a window does to the weights of an attention."""
+    """The effect of a window on the weights of an attention."""
 
     mask_BTS: Tensor
     """Added to the scores: 0 inside the window, −∞ outside it."""
@@ -39,7 +39,7 @@ class Window(nn.Module, ABC):
         """p_t (B, T) for every query, between 0 and the length of its source."""
 
     def factor(self, distances_BTS: Tensor) -> Tensor | None:
-        """What multiplies a weight at this distance from p_t."""
+        """The factor of a weight at this distance from p_t."""
         return None
 
     def forward(self, queries_BTD: Tensor, steps_BT: Tensor, mask_BS: Tensor) -> WindowWeights:

@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 
 
 class RowError(NamedTuple):
-    """What is wrong with one row of a corpus: a value, since the reader decides whether to raise it or to skip the row.
+    """An error in one row of a corpus: a value, since the reader decides whether to raise it or to skip the row.
 
     The kinds: ``encoding`` (not UTF-8), ``columns`` (too few, too many, an empty cell of a table that has types),
     ``type`` (a list where text is expected), ``json``, ``csv``, ``links``, ``tags``, ``turns`` (a dialogue of one),

@@ -98,5 +98,5 @@ class CorpusPart:
 
 
 def _split_text(pair: Pair) -> str:
-    """What a pair is split by: its source or, without one, as in the lines of a language model, its target."""
+    """The text that decides the split of a pair: its source or, without one (a language model), its target."""
     return pair.source if pair.source.strip() else pair.target

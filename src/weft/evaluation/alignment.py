@@ -25,7 +25,7 @@ class GoldLinks(NamedTuple):
 
 
 class AlignmentScore(NamedTuple):
-    """How well links agree with gold links over a corpus, in percent."""
+    """The agreement of links with gold links over a corpus, in percent."""
 
     precision: float
     recall: float

@@ -43,22 +43,22 @@ class HeadsByPair(NamedTuple):
 
 
 class ChosenHeads(NamedTuple):
-    """The result."""
+    """The heads chosen as an aligner, with their alignment error rates."""
 
     heads: list[Head]
     error_rate: float
-    """Of the chosen heads, in percent, on pairs that they were not chosen by."""
+    """Alignment error rate of the chosen heads, in percent, on pairs that were held out from the choice."""
     layer_error_rate: float
-    """The same of all heads of the layer below the top one, the alignment where none are chosen."""
+    """Alignment error rate of all heads of the layer below the top one: the default aligner."""
     single: dict[Head, float]
-    """Of every head alone, on the pairs that they were chosen by; the best first."""
+    """Alignment error rate of each single head, on the pairs used for the choice; the best first."""
     pairs: int
     given_links: bool
     """Whether the links were given; if not, they are those of IBM Model 1."""
 
 
 def find_alignment_heads(translator: Translator, pairs: Sequence[Pair]) -> ChosenHeads:
-    """Choose heads by the links of the pairs; if none of them has links, by those of IBM Model 1 fitted to them."""
+    """Choose heads by the links of the pairs, or by IBM Model 1 fitted to the pairs if none has links."""
     decoder = translator.recipe.model.decoder
     if translator.recipe.model.kind != "seq2seq" or not isinstance(decoder, TransformerSettings):
         raise RecipeError(f"{translator.recipe.name}: has no heads that align words; a Transformer with a source has")

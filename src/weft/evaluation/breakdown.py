@@ -19,8 +19,8 @@ FREQUENCIES = (("not in the training data", 0), ("1 to 9 times", 9), ("10 to 99 
 MOST_FREQUENT = "1,000 times or more"
 
 
-class Part(NamedTuple):
-    """Some items of a test set, and how well they are translated."""
+class SubsetScore(NamedTuple):
+    """A subset of the test set, and its scores."""
 
     name: str
     items: int
@@ -46,7 +46,7 @@ def score_parts(
     statistics: LineStatistics | None,
     right: Sequence[bool],
     resampling: Resampling,
-) -> list[Part]:
+) -> list[SubsetScore]:
     """The score of each part, given by the numbers of its items; empty parts are left out."""
     scored = []
     for name, items in parts.items():
@@ -58,7 +58,7 @@ def score_parts(
             score = chosen.of_all()
             if len(items) >= MIN_FOR_INTERVAL:
                 limits = interval(bootstrap_scores(chosen, resampling))
-        scored.append(Part(name, len(items), sum(right[item] for item in items) / len(items), score, limits))
+        scored.append(SubsetScore(name, len(items), sum(right[item] for item in items) / len(items), score, limits))
     return scored
 
 
@@ -89,7 +89,7 @@ def frequency_class(frequency: int) -> str:
 
 
 def recall_by_frequency(lines: Sequence[Sequence[UnitPair]], frequencies: Mapping[str, int]) -> list[UnitRecall]:
-    """How many units of the references the outputs have, by the training frequency of the unit."""
+    """Recall of the units of the references, by the training frequency of the unit."""
     total: Counter[str] = Counter()
     produced: Counter[str] = Counter()
     for pair in (pair for line in lines for pair in line if pair.reference is not None):

@@ -36,7 +36,7 @@ class CalibrationBin(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the probabilities of a model agree with its accuracy."""
+    """The agreement of a model's probabilities with its accuracy."""
 
     count: int
     confidence: float

@@ -91,7 +91,7 @@ class Comparison:
     """Sources that were translated; fewer than pairs if those with the same source are one item."""
     metrics: list[MetricComparison]
     outputs: list[OutputDifferences]
-    """Of every run but the first: how its outputs differ from those of the first."""
+    """For every run but the first: the differences of its outputs from the first run's."""
     searches: list[str]
     """The signature of the search of each run."""
     resampling: Resampling
@@ -163,16 +163,16 @@ def compare(
     test: str = "randomization",
     **search: Any,
 ) -> Comparison:
-    """Compare two or more runs on the same test set; the first is the one that the others are compared with.
+    """Compare two or more runs on the same test set; the first is the baseline.
 
         print(weft.compare("runs/baseline", "runs/mine", metrics=["bleu"]))
 
     ``runs``: folders, or runs of `weft.load`.
-    ``pairs``: those of `evaluate`; without them, the test set that the recipes name, which must be the same.
+    ``pairs``: as in `evaluate`; by default the test set that the recipes name, which must be the same for all.
     ``metrics``: names, by default those of the first run's recipe, which also says how pairs with the same source are
     used. ``limit``: use only the first ``limit`` pairs.
-    ``samples`` and ``seed``: of the random samples of lines for intervals and p-values. ``test``: "randomization" or
-    "bootstrap", both paired.
+    ``samples`` and ``seed``: number and seed of the random samples of lines for intervals and p-values. ``test``:
+    "randomization" or "bootstrap", both paired.
     ``search`` changes search settings of every run, e.g. ``size=8``.
     """
     candidates = [_candidate(run, number) for number, run in enumerate(runs, 1)]

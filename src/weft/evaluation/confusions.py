@@ -14,7 +14,7 @@ from weft.evaluation.edit_alignment import align_units, closest_reference
 
 
 class Units(NamedTuple):
-    """What texts are compared by."""
+    """The units in which texts are compared: words or characters."""
 
     name: str
     """``"word"`` or ``"character"``."""
@@ -93,7 +93,7 @@ class Confusions(NamedTuple):
 
 
 def count_confusions(lines: Iterable[Sequence[UnitPair]], units: Units) -> Confusions:
-    """What is substituted, missing and added, the most frequent first."""
+    """Substitutions, deletions and insertions of units, the most frequent first."""
     pairs: Counter[UnitPair] = Counter()
     outputs: Counter[str | None] = Counter()
     references: Counter[str | None] = Counter()

@@ -49,7 +49,7 @@ class Evaluation:
     search: str
     """The signature of the search."""
     seconds: float
-    """Of the search alone."""
+    """Seconds of the search alone."""
     outputs: list[str]
     """One for each item."""
     reference_scores: Mapping[str, MetricScore] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Evaluation:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Rows that were not evaluated, by the kind of error: those with a blank side are "blank"."""
     training_overlap: Overlap | None = None
-    """How many of the pairs the run was trained on; None if the run does not know: see docs/data.md."""
+    """Number of pairs that were also training data; None if the run has no fingerprints: see docs/data.md."""
 
     def __repr__(self) -> str:
         values = [f"{score.name} {score.value:.2f}" for score in self.scores]
@@ -200,7 +200,7 @@ def evaluate(
 
 
 def n_best_search(run: Translator, names: Sequence[str], search: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """How many outputs the metrics look at, and the search that finds them: its beam has at least this size."""
+    """The number of outputs that the metrics need, and search settings with a beam of at least that size."""
     k, name = max(((split_name(name)[1], name) for name in names), default=(1, ""))
     settings = run.search_settings(search)
     if k > 1 and settings.kind == "greedy":
@@ -226,14 +226,14 @@ def score_translations(
 
 
 def _count_proven(translations: Sequence[Translation]) -> int | None:
-    """How many outputs are proven to be the best; None if nothing is known of any."""
+    """Number of outputs proven to be the best; None if no output has a known gap."""
     if all(translation.gap is None for translation in translations):
         return None
     return sum(translation.proven for translation in translations)
 
 
 def _grouping(run: Translator, references: str | None) -> str:
-    """How pairs become items, as given or as the recipe says."""
+    """The grouping of pairs into items: the given one, or that of the recipe."""
     grouping = run.recipe.evaluation.references if references is None else references
     if grouping not in GROUPINGS:
         raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
@@ -248,7 +248,7 @@ def _reference_scores(names: Sequence[str], references: Sequence[Sequence[str]])
 
 
 def _perplexity(run: Translator, pairs: Sequence[Pair]) -> MetricScore:
-    """Of the targets, given the sources."""
+    """Perplexity of the targets, given the sources."""
     scores = run.score(pairs)
     return perplexity(sum(score.log_probability for score in scores), sum(len(score.token_scores) for score in scores))
 

@@ -35,7 +35,7 @@ UNITS: dict[str, Callable[[str], list[str]]] = {"character_error_rate": list, "t
 
 @dataclass(frozen=True)
 class LineStatistics:
-    """What each line contributes to one score."""
+    """The contribution of each line to one score."""
 
     lines: Array
     """(lines, numbers of a line)"""
@@ -76,7 +76,7 @@ def line_statistics(name: str, outputs: Outputs) -> list[LineStatistics]:
 
 
 def edit_statistics(outputs: Outputs, gold: Sequence[Sequence[Sequence[Edit]]]) -> list[LineStatistics]:
-    """Those of precision, recall and F0.5 of edits."""
+    """Line statistics of the precision, recall and F0.5 of edits."""
     lines = _array(score_lines(outputs.sources, outputs.texts, gold))
     return [
         LineStatistics(lines, lambda sums: 100.0 * _counts(sums).precision),

@@ -18,7 +18,7 @@ MAX_SHOWN = 160
 BEFORE_DIFFERENCE = 40
 """Characters before the first difference that are kept of a long text."""
 JOINERS = "\u200c\u200d"
-"""Without a picture of their own, and needed in Persian, in Indic scripts and in emoji."""
+"""Zero-width joiners: invisible, and needed in Persian, Indic scripts and emoji."""
 
 Mark = Callable[[str], str]
 

@@ -39,7 +39,7 @@ class Edit(NamedTuple):
 
 
 class EditCounts(NamedTuple):
-    """How many edits are correct, how many an output has, and how many the gold annotation has."""
+    """Numbers of correct edits, of proposed edits, and of edits in the gold annotation."""
 
     correct: int
     proposed: int

@@ -180,7 +180,7 @@ class Metric(NamedTuple):
     """A metric, and what it is applied to."""
 
     compute: Callable[..., MetricScore | list[MetricScore]]
-    """Of hypotheses and references and, if it uses them, sources."""
+    """Called with hypotheses, references and, if the metric uses them, sources."""
     single_reference: bool = False
     """Whether it takes only one reference per line."""
     uses_references: bool = True

@@ -24,7 +24,7 @@ class DifferentLine(NamedTuple):
     references: list[str]
     outputs: tuple[str, str]
     gain: float
-    """How much closer the second output is to a reference: the difference of the similarities, from −1 to 1."""
+    """Gain of the second output: the difference of the two similarities to a reference, from −1 to 1."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is evaluated on: given pairs, a split of the run's recipe, or the sentences of an M2 file.
+"""Test pairs: given ones, a split of the run's recipe, or the sentences of an M2 file.
 
 Pairs with a blank side, or with one that is too long, are left out and counted.
 """
@@ -35,7 +35,7 @@ class EvaluationPairs(NamedTuple):
 
 
 class EvaluationSet(NamedTuple):
-    """What is translated and scored: the pairs, and the same as items."""
+    """The pairs to translate and score, also grouped into items."""
 
     pairs: list[Pair]
     left_out: dict[str, int]
@@ -137,6 +137,6 @@ def _split_pairs(recipe: Recipe, split: str) -> EvaluationPairs:
 
 
 def training_overlap(folder: Path | None, pairs: list[Pair]) -> Overlap | None:
-    """How many of the pairs the run in a folder was trained on; None if the run does not know."""
+    """Number of pairs that were training data of the run in a folder; None if the run has no fingerprints."""
     fingerprints = None if folder is None else Fingerprints.load(folder)
     return None if fingerprints is None else fingerprints.overlap(pairs)

@@ -34,7 +34,7 @@ class Loop(NamedTuple, Generic[T]):
     start: int
     """The position of the first copy."""
     copies: int
-    """How many complete copies follow each other."""
+    """Number of complete consecutive copies."""
 
 
 def find_loop(

@@ -34,7 +34,7 @@ from weft.evaluation.stemming import stem
 from weft.text.string_distance import common_subsequence
 
 BETA = 1.2
-"""How much more recall matters than precision."""
+"""β of the F-score: the weight of recall relative to precision."""
 TOKEN = re.compile(
     r"n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w)"  # contractions
     r"|\w+?(?=n't(?!\w))"  # the word before n't

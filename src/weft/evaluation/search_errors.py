@@ -51,7 +51,7 @@ class ScoredOutput:
         return len(self.ids)
 
     def score(self, ranking: Ranking) -> float:
-        """What it is ranked by."""
+        """The score that the search ranks by."""
         return ranking.score(self.log_probability, self.length + self.ended)
 
     def equals(self, other: ScoredOutput) -> bool:
@@ -86,7 +86,7 @@ class SentenceErrors:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What all sentences of a comparison share, and the length limit of one."""
+    """The ranking that all sentences share, and the length limit of one sentence."""
 
     ranking: Ranking
     max_length: int
@@ -175,7 +175,7 @@ class SearchErrors:
 
     @property
     def empty(self) -> int:
-        """How many of the proven best outputs are empty."""
+        """Number of proven best outputs that are empty."""
         return sum(sentence.best is not None and not sentence.best.ids for sentence in self.proven)
 
     def mean_lengths(self) -> dict[str, float] | None:

@@ -41,7 +41,7 @@ TOLERANCE = 1e-9
 
 
 class Resampling(NamedTuple):
-    """How often lines are drawn, from which seed, and by which test p-values are computed."""
+    """The number of random samples, their seed, and the test for p-values."""
 
     samples: int = 1_000
     seed: int = 12_345
@@ -125,7 +125,7 @@ def _is_share(name: str) -> bool:
 
 
 def p_value(first: LineStatistics, second: LineStatistics, resampling: Resampling) -> float:
-    """How likely a difference at least as large is by chance."""
+    """The probability of a difference at least as large under the null hypothesis."""
     if resampling.test == "randomization":
         chance = randomized_differences(first, second, resampling)
     else:

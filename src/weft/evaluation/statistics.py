@@ -40,7 +40,7 @@ class Estimate:
         return self.high - self.low <= 1e-9 * abs(self.mean) + 1e-15
 
     def scaled(self, factor: float) -> Estimate:
-        """The same in another unit; ``factor`` is positive."""
+        """The estimate in another unit; ``factor`` is positive."""
         return Estimate(self.mean * factor, self.low * factor, self.high * factor)
 
     def text(self, unit: str = "") -> str:
@@ -90,12 +90,12 @@ def t_interval(values: Sequence[float]) -> Estimate:
 
 
 def mean_curve(curves: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Of curves that have the same points, one for each seed: the mean at each point, with its t interval."""
+    """The mean at each point, with its t interval, of curves with the same points, one per seed."""
     return [t_interval(values) for values in zip(*curves, strict=True)]
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Estimate:
-    """How much larger the second values are than the first, seed by seed, with the t interval."""
+    """The mean difference, second minus first, paired by seed, with its t interval."""
     return t_interval([after - before for before, after in zip(first, second, strict=True)])
 
 
@@ -111,7 +111,7 @@ def binomial(successes: int, trials: int) -> Estimate:
 
 
 def slope(xs: Sequence[float], ys: Sequence[float], *, log: bool = False) -> float:
-    """The slope of the least-squares line; ``log``: of log y over log x, which is the exponent of a power law."""
+    """The slope of the least-squares line; ``log``: fit log y to log x, whose slope is the exponent of a power law."""
     if log:
         xs, ys = [math.log(x) for x in xs], [math.log(y) for y in ys]
     x_mean, y_mean = fmean(xs), fmean(ys)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 Condition = Callable[[str], bool]
-"""Of the stem, which is what comes before an ending."""
+"""A condition on the stem, the part before an ending."""
 Rule = tuple[str, str, Condition]
 """An ending, what replaces it, and the condition under which it does."""
 
@@ -149,7 +149,7 @@ NOUNS_AND_ADVERBS: list[Rule] = [
     ("fulli", "ful", _has_syllable),
     ("logi", "log", lambda stem: _has_syllable(stem + "l")),
 ]
-"""Of step 2."""
+"""Rules of step 2."""
 
 ADJECTIVES: list[Rule] = [
     (ending, replacement, _has_syllable)
@@ -163,7 +163,7 @@ ADJECTIVES: list[Rule] = [
         ("ness", ""),
     )
 ]
-"""Of step 3."""
+"""Rules of step 3."""
 
 LONG_WORDS: list[Rule] = [
     *((ending, "", _has_two_syllables) for ending in ("al", "ance", "ence", "er", "ic", "able", "ible", "ant")),
@@ -171,4 +171,4 @@ LONG_WORDS: list[Rule] = [
     ("ion", "", lambda stem: _has_two_syllables(stem) and stem[-1] in "st"),
     *((ending, "", _has_two_syllables) for ending in ("ou", "ism", "ate", "iti", "ous", "ive", "ize")),
 ]
-"""Of step 4: the ending is removed."""
+"""Rules of step 4, which remove the ending."""

@@ -29,7 +29,7 @@ MAX_RANKED = 200
 MAX_COMPARED = 500
 """Characters of a text that are compared for that."""
 SEED = 1
-"""Of the sample of a large test set."""
+"""Seed of the sample drawn from a large test set."""
 
 
 class ScoreWithInterval(NamedTuple):

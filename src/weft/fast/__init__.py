@@ -361,7 +361,7 @@ VERSIONS: tuple[Version, ...] = (
         test="layers/test_recurrent_decoder.py",
     ),
 )
-"""Of several versions of one function, the first that applies is used."""
+"""The table of choices: among several versions of a function, the first that applies is used."""
 
 
 def versions(name: str) -> Sequence[Version]:

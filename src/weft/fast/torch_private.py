@@ -1,6 +1,6 @@
-"""What weft uses of PyTorch that PyTorch does not document, in one place: another version of it may lack it.
+"""Undocumented functions of PyTorch that weft uses, in one place: another version of PyTorch may lack them.
 
-tests/fast/test_torch_private.py fails if it does.
+tests/fast/test_torch_private.py fails then.
 
     foreach_copy_             copies many tensors by one call
     addmm_activation          relu(b + X W), one kernel on a GPU
@@ -48,7 +48,7 @@ def maybe_mark_dynamic(tensor: Tensor, axis: int) -> None:
 
 
 def is_optimizer(name: str) -> bool:
-    """Of every optimizer."""
+    """True for every optimizer."""
     return True
 
 

@@ -43,15 +43,15 @@ class Embeddings(NamedTuple):
     tie: str
     """The setting model.tie."""
     tensors: dict[str, Tensor]
-    """By weft's names: of each matrix once, under its first name."""
+    """Each distinct matrix once, under its first name in weft."""
     rows: tuple[int, int]
-    """Of source and target."""
+    """Vocabulary sizes of source and target."""
 
 
 def read_embeddings(
     weights: NamedTensors, names: EmbeddingNames, *, sizes: tuple[int, int], width: int, output_width: int = 0
 ) -> Embeddings:
-    """``sizes``: of the vocabularies of source and target; ``output_width``: of the output projection, if another."""
+    """``sizes``: vocabulary sizes of source and target; ``output_width``: the output projection's, if different."""
     source = _read(weights, names.source, sizes[0], width)
     target = _read(weights, names.target, sizes[1], width)
     output = _read(weights, names.output, sizes[1], output_width or width)

@@ -42,28 +42,28 @@ class Conversion(NamedTuple):
 
 
 class ImportedModel(NamedTuple):
-    """All that a run folder is made of."""
+    """The content of a run folder to be written."""
 
     source: str
-    """What the user named: a folder, a file, a model on the Hub."""
+    """The name given by the user: a folder, a file, a model on the Hub."""
     where: str
     """The folder or file with the weights, for messages."""
     config: str
     """The file with the configuration, for messages."""
     family: str
-    """What kind of model it is, such as Marian (OPUS-MT)."""
+    """The model family, such as Marian (OPUS-MT)."""
     kind: str
-    """The same, more specific: the name of its class, if it has one."""
+    """The name of the model's class, if it has one."""
     conversion: Conversion
     tokenizers: Tokenizers
     search: dict[str, Any]
     """The settings of [search]."""
     texts: str = ""
-    """What texts look like where they are not plain, such as: tokens separated by spaces."""
+    """The format of texts if not plain, such as: tokens separated by spaces."""
 
 
 def write_run(out: Path, name: str, imported: ImportedModel) -> None:
-    """Write the run folder; ``name``: of the recipe."""
+    """Write the run folder; ``name``: the recipe's name."""
     recipe = _recipe(name, imported)
     tensors = _with_own_ids(imported.conversion.tensors, imported.tokenizers)
     _check(imported, recipe, tensors)
@@ -105,7 +105,7 @@ def external_ids(tokenizer: Any) -> tuple[int, ...]:
 
 
 def _with_own_ids(tensors: Mapping[str, Tensor], tokenizers: Tokenizers) -> dict[str, Tensor]:
-    """The same tensors, with the rows of vocabularies in the order of weft's ids."""
+    """The tensors, with the rows of vocabularies in the order of weft's ids."""
     import torch
 
     orders = {

@@ -15,7 +15,7 @@ from weft.runs.locks import lock_folder
 from weft.runtime.activity import activity
 
 SUFFIXES = re.compile(r"(\.npz|\.pt|\.pth|\.ckpt)\b.*$")
-"""What is left out of the name of a file."""
+"""Suffixes dropped from a file name."""
 
 
 def import_model(source: str | Path, out: Path | str | None = None, options: ImportOptions = ImportOptions()) -> Path:
@@ -44,7 +44,7 @@ def run_name(source: str) -> str:
 
 
 def _reader(source: str) -> Callable[[str, ImportOptions], ImportedModel]:
-    """What reads the format that the model is in."""
+    """The reader for the format of the model."""
     from weft.interop import checkpoints, marian
     from weft.interop.huggingface.importing import read_model
 

@@ -14,6 +14,6 @@ class ImportOptions(NamedTuple):
     default_search: bool = False
     """Weft's own search settings instead of those of the original."""
     vocabularies: tuple[Path, ...] = ()
-    """Of Marian, fairseq and Joey NMT: one file for both sides, or those of source and target; if none, as found."""
+    """For Marian, fairseq and Joey NMT: one file for both sides, or one each; empty: those found with the model."""
     numerics: str = "marian"
-    """Of a Marian model: whose sinusoids and ε of norms, those of Marian or those of Hugging Face."""
+    """For a Marian model: sinusoids and ε of norms as in Marian or as in Hugging Face."""

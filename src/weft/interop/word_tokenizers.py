@@ -10,7 +10,7 @@ from weft.errors import VocabularyError
 from weft.interop.huggingface.vocabularies import Original
 
 SPACE = "▁"
-"""What stands for a space among characters, in vocabularies that have it."""
+"""The token for a space in character vocabularies that have one."""
 
 
 def split_at_spaces(file: Path, names: Sequence[str], *, special: Sequence[str], unknown: str = "<unk>") -> Original:

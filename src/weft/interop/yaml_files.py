@@ -31,7 +31,7 @@ def parse_yaml(content: bytes, *, where: str, as_text: bool = False) -> dict[str
 
 
 def read_yaml(path: Path, *, as_text: bool = False) -> dict[str, Any]:
-    """The same of a file."""
+    """Parse a YAML file."""
     try:
         content = read_bounded(path, max_bytes=MAX_BYTES)
     except OSError as error:

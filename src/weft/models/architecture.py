@@ -27,9 +27,9 @@ class StackShape(NamedTuple):
     family: Family
     layers: int = 0
     width: int = 0
-    """Of the states that it returns."""
+    """Width of the states that it returns."""
     positions: str | None = None
-    """A value of ``model.encoder.positions``; None without positions of its own, as in a recurrence."""
+    """A value of ``model.encoder.positions``; None without positions, as in a recurrence."""
     max_positions: int | None = None
     """The longest sequence that it can read; None: unlimited."""
     fixed_shapes: bool = True
@@ -62,11 +62,11 @@ class PartArchitecture(NamedTuple):
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a model is made of."""
+    """The parts of a model."""
 
     kind: Kind
     encoders: tuple[StackShape, ...] = ()
-    """What reads the source: several stacks for several source columns, that of the decoder in a prefix language model,
+    """Stacks that read the source: several for several source columns, that of the decoder in a prefix language model,
     none in a language model."""
     decoder: StackShape | None = None
     source_embedding: EmbeddingShape | None = None
@@ -80,7 +80,7 @@ class Architecture:
     subclassed: bool = False
     """Whether its class is a subclass of one of weft's models, and may compute something else."""
     members: tuple[Architecture, ...] = ()
-    """Of an ensemble."""
+    """Members of an ensemble."""
 
     @classmethod
     def unknown(cls) -> Architecture:
@@ -159,6 +159,6 @@ def part_architecture_of(part: object, module: str) -> PartArchitecture:
 
 
 def count_parameters(model: object) -> int:
-    """How many parameters a model has; 0 if it is no `torch.nn.Module`."""
+    """The number of parameters of a model; 0 if it is no `torch.nn.Module`."""
     parameters: Callable[[], Iterable[Tensor]] = getattr(model, "parameters", list)
     return sum(parameter.numel() for parameter in parameters())

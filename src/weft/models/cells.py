@@ -22,11 +22,11 @@ LayerState = tuple[Tensor, ...]
 
 
 class Cell(ABC):
-    """One kind of recurrence. The weights belong to the layer; a cell has none of its own."""
+    """One kind of recurrence. The weights belong to the layer; a cell has none."""
 
     gates: ClassVar[int]
     state_parts: ClassVar[int] = 1
-    """How many tensors a state has."""
+    """Number of tensors of a state."""
     sums_gates: ClassVar[bool] = False
     """Whether only the sum (W x_t + b) + (U h_{t−1} + b′) matters, so that one product of [W U] can compute it."""
     forget_gate: ClassVar[int | None] = None
@@ -122,7 +122,7 @@ class GateWeights(nn.Module):
 
 
 def make_layer(cell: type[Cell], inputs: int, hidden: int, *, bidirectional: bool) -> nn.Module:
-    """One layer, to be initialized by `initialize_layer`; ``hidden``: of one direction."""
+    """One layer, to be initialized by `initialize_layer`; ``hidden``: width of one direction."""
     if cell.torch_layer is None:
         return GateWeights(cell.gates, inputs, hidden, bidirectional=bidirectional)
     return cell.torch_layer(inputs, hidden, bidirectional=bidirectional)

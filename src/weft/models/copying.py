@@ -14,10 +14,10 @@ additional attention with a single head: from s_t over the states of the encoder
     Vs + Vt + k           where neither has it: the k-th such token of its sentence
 
 and a target token that the target vocabulary lacks has the id Vt + i if it is in the source, i being the first position
-of that token. `weft.text.copying` makes these ids of text. They are embedded as the unknown token. `CopyTable` says
-which target id a source id stands for.
+of that token. `weft.text.copying` makes these ids of text. They are embedded as the unknown token. `CopyTable` maps
+source ids to target ids.
 
-`step` and `forward` return log p as logits, for Vt tokens and, where sentences have ids of their own, for the S
+`step` and `forward` return log p as logits, for Vt tokens and, where sentences have their own ids, for the S
 positions of the longest source. A search needs to know nothing of it.
 
 **Label smoothing** is of the mixture, through the part of it that reaches every token:
@@ -61,7 +61,7 @@ from weft.text.specials import END, UNKNOWN
 
 
 class CopyTable(NamedTuple):
-    """What the source's tokens are in the target vocabulary."""
+    """The source's tokens in the target vocabulary."""
 
     target_ids: Sequence[int]
     """For each source id the id of the same token in the target vocabulary; −1 if it has none."""
@@ -76,7 +76,7 @@ class CopyTable(NamedTuple):
 
 
 class CopyColumns(NamedTuple):
-    """Where the weight of each source position goes."""
+    """The output column of each source position's weight."""
 
     columns_BS: Tensor
     """The column of the output distribution."""
@@ -89,13 +89,13 @@ class CopyWeights(NamedTuple):
 
     weights_NS: Tensor
     columns: CopyColumns
-    """Of every row."""
+    """Copy columns of every row."""
     log_factor_N1: Tensor | None = None
     """The logarithm of a factor of all weights of a row."""
 
 
 class CopyMemory(NamedTuple):
-    """What every step needs of the source. First axis of every tensor: the source row."""
+    """The source as every step reads it. First axis of every tensor: the source row."""
 
     decoder: Any
     """The memory of the decoder."""
@@ -111,16 +111,16 @@ class Decoded(NamedTuple):
 
     states: Ragged
     weights_BTS: Tensor
-    """What is copied from: they sum to one over the source."""
+    """The copy distribution, which sums to one over the source."""
     columns: CopyColumns
     attention: tuple[AttentionRecord, ...]
 
 
 class TargetParts(NamedTuple):
-    """Of every target, what its probability is the sum of."""
+    """The terms of the probability of every target."""
 
     gate_N: Tensor
-    """Before the sigmoid."""
+    """The gate before the sigmoid."""
     generated_N: Tensor
     """log (g · p_vocabulary(y)); −∞ if y is not in the vocabulary."""
     copied_N: Tensor
@@ -131,7 +131,7 @@ class CopyAttention(nn.Module):
     """α_t = normalize((W s_t)·(U h_i) / √D): the weights for copying, where the decoder's own attention is not used."""
 
     def __init__(self, *, queries: int, states: int, normalize: Normalizer) -> None:
-        """``queries``: width of the decoder's states; ``states``: of the encoder's."""
+        """``queries``: width of the decoder's states; ``states``: width of the encoder's."""
         super().__init__()
         self.query_projection = nn.Linear(queries, queries, bias=False)
         self.key_projection = nn.Linear(states, queries, bias=False)
@@ -172,7 +172,7 @@ class Gate(nn.Module):
 
 
 class CopySource(nn.Module):
-    """What every model that copies knows of its vocabularies."""
+    """The vocabularies of a model that copies."""
 
     copy_ids_V: Tensor
 
@@ -369,7 +369,7 @@ def add_copies(log_NV: Tensor, copies: CopyWeights, *, own_ids: bool) -> Tensor:
     generated_NS = log_NV.gather(1, columns_NS)
     mixed_NS = torch.logaddexp(generated_NS, log_copied_NS)
     mixed_NS = torch.where(copied_NS > 0, mixed_NS, generated_NS)
-    # The other positions of a token write what its first position does, and carry no gradient of their own.
+    # The other positions of a token write what its first position does, and carry no gradient.
     is_first_NS = first_NS == torch.arange(first_NS.shape[1], device=first_NS.device)
     mixed_NS = torch.where(is_first_NS, mixed_NS, mixed_NS.detach().gather(1, first_NS))
     return log_NV.scatter(1, columns_NS, mixed_NS)

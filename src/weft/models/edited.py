@@ -1,7 +1,7 @@
 """A model with edited attention. It is a `Model` itself, so it can be searched, scored and inspected like any other.
 
 Its attentions are copies that share all parameters and have an `EditedNormalizer` each; the model that was given stays
-as it is. Every step of a search has copies of its own, since a row of weights is edited at one step alone.
+as it is. Every step of a search has its own copies, since a row of weights is edited at one step alone.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class EditedState(NamedTuple):
     """The state of a hypothesis."""
 
     state: Any
-    """Of the model."""
+    """The state of the model."""
     steps_R: Tensor
-    """How many steps were taken; the same for all rows."""
+    """Number of steps taken; the same for all rows."""
 
 
 def edit_attention(model: Model, edits: AttentionEdits) -> Model:
@@ -141,7 +141,7 @@ class EditedModel(nn.Module):
 
 
 class EditedCopyingModel(EditedModel):
-    """The same for a model that copies."""
+    """A model that copies, with edited attention."""
 
     def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
         """See `HasCopyProbabilities`."""

@@ -36,7 +36,7 @@ class Encoded(NamedTuple):
 
 
 class Encoder(Protocol):
-    """What a decoder requires of an encoder."""
+    """The encoder interface that decoders require."""
 
     def __call__(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded: ...
 

@@ -7,7 +7,7 @@ A token to which a member with sparse outputs gives no probability has none in a
 one of these, the arithmetic mean takes its place.
 
 The members may be of any kind and size if they have the same vocabularies. An ensemble is searched and scored like a
-model. It has no output layer of its own, so it is not trained; its attention is the mean of its members' alignments.
+model. It has no output layer, so it is not trained; its attention is the mean of its members' alignments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ensemble(nn.Module):
     def __init__(
         self, members: Sequence[Model], *, mean: str = "arithmetic", weights: Sequence[float] | None = None
     ) -> None:
-        """``weights``: of the members, normalized to sum to one; not given: equal weights."""
+        """``weights``: the members' weights, normalized to sum to one; None: equal weights."""
         super().__init__()
         if mean not in MEANS:
             raise SearchError(f"ensemble: the mean {mean!r} is unknown; {nearest(mean, MEANS)}")
@@ -153,6 +153,6 @@ def _check_vocabularies(members: Sequence[Model]) -> None:
 
 
 def _vocabulary_sizes(model: Architecture) -> tuple[int, int] | None:
-    """Of source (0 for a language model) and target; None for a model of another kind."""
+    """Vocabulary sizes of source (0 for a language model) and target; None for a model of another kind."""
     source, target = model.source_embedding, model.target_embedding
     return None if target is None else (0 if source is None else source.vocabulary, target.vocabulary)

@@ -4,11 +4,11 @@
     p(y_t | a_t = j, y_<t, x) = softmax(W tanh(R [s_t; h_j] + b))
 
 s_t is the state of a recurrent decoder that has read y_<t alone: nothing of the attention enters it, so that in
-training it runs over whole targets at once, and only the distributions over alignments (`weft.attention.
+training it runs over whole targets in parallel, and only the distributions over alignments (`weft.attention.
 hard_alignment`) are computed step by step. Their weights p(a_t = j | y_<t, x), before y_t is known, are the attention
 that is returned. The logits are log-probabilities.
 
-Of several source columns the first is aligned with the target. The final states of the encoders of all columns are an
+Of several source columns, the first is aligned with the target. The final states of the encoders of all columns are an
 input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
 """
 
@@ -77,7 +77,7 @@ class StateDecoder(RecurrentDecoder):
 
 
 class SourceMemory(NamedTuple):
-    """What every step needs of the source. First axis of every tensor: the source row."""
+    """The source as every step reads it. First axis of every tensor: the source row."""
 
     decoder: Memory
     alignment_BSD: Tensor
@@ -87,16 +87,16 @@ class SourceMemory(NamedTuple):
     masked_BS: Tensor
     """True at padding, and at all source columns but the first."""
     copies: CopyColumns | None = None
-    """What each source token is as a target token, if the model copies."""
+    """The target token of each source token, if the model copies."""
 
 
 class EmissionState(NamedTuple):
-    """What is needed of the last step to condition its alignment on the token that was chosen. 0 at padding."""
+    """The last step's terms that condition its alignment on the chosen token. 0 at padding."""
 
     log_weights_RS: Tensor
     """log p(a_t = j | y_<t, x)"""
     queries_RD: Tensor
-    """What the decoder state adds to the hidden layer of the emission."""
+    """The decoder state's term in the hidden layer of the emission."""
     normalizers_RS: Tensor
     """The log-sum-exp of the logits of each source position."""
 
@@ -116,7 +116,7 @@ class PositionLogits(NamedTuple):
     normalizers_NS: Tensor
     """Their log-sum-exp."""
     gates_NS: Tensor | None = None
-    """Of a model that copies: the logit of generating a token and not copying it."""
+    """For a model that copies: the logit of generating rather than copying a token."""
 
     def mixture(self, log_weights_NS: Tensor) -> Tensor:
         """log p(v) (N, V) = log Σ_j exp(log w(j) + log p(v | j))."""
@@ -142,7 +142,7 @@ class Emission(nn.Module):
         return hidden_NSD if factors_ND is None else hidden_NSD * factors_ND[:, None]
 
     def logits(self, hidden_NSD: Tensor) -> PositionLogits:
-        """Of all tokens from all positions, in float32 at least."""
+        """Logits of all tokens from all positions, in float32 at least."""
         logits_NSV: Tensor = self.output(hidden_NSD)
         logits_NSV = logits_NSV.to(torch.promote_types(logits_NSV.dtype, torch.float32))
         return PositionLogits(logits_NSV, logits_NSV.logsumexp(-1))
@@ -330,7 +330,7 @@ class HardAttentionSeq2Seq(nn.Module):
         return StepOutput(logits_RV, HardAttentionState(decoder, emission), log_weights_RS.exp())
 
     def _emissions(self, states_ND: Tensor, memory: SourceMemory, row_ids: Tensor) -> Emissions:
-        """Of target positions with these states; ``row_ids``: the source of each."""
+        """The emissions of target positions with these states; ``row_ids``: the source of each."""
         return Emissions(self.emission, states_ND, memory.emission_BSD, row_ids)
 
     def _emitted(self, tokens_R: Tensor, state: EmissionState, memory: SourceMemory, rows: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ class TargetLogProbabilities(NamedTuple):
 
 
 class Model(Protocol):
-    """What every model has: the four methods of this interface, as methods of a `torch.nn.Module`."""
+    """The interface of every model: these four methods, as methods of a `torch.nn.Module`."""
 
     def encode(self, source: Ragged) -> Any:
         """The memory of a batch of sources. For a language model the rows of ``source`` are empty."""
@@ -103,7 +103,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class HasOutputLayer(Protocol):
-    """A model whose loss can be computed in chunks, without all logits in memory at once."""
+    """A model whose loss can be computed in chunks, without all logits in memory together."""
 
     def output_layer(self) -> Output:
         """The layer that gives the logits: ``forward`` is this layer of `hidden_states`."""
@@ -111,13 +111,13 @@ class HasOutputLayer(Protocol):
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:
-        """What `forward` computes before the output layer."""
+        """The hidden states that `forward` passes to the output layer."""
 
 
 @runtime_checkable
 class HasTargetLogProbabilities(Protocol):
-    """A model whose probabilities are more than a softmax of its output layer, and which computes those of given
-    targets itself, without all logits in memory at once. Preferred to `HasOutputLayer` if a model has both."""
+    """A model whose probabilities are not simply a softmax of its output layer: it computes the log-probabilities of
+    given targets itself, without storing all logits. Preferred to `HasOutputLayer` if a model has both."""
 
     def target_log_probabilities(
         self,
@@ -132,7 +132,7 @@ class HasTargetLogProbabilities(Protocol):
 
 
 class CopyProbabilities(NamedTuple):
-    """Where the probabilities of given targets come from, in a model that copies."""
+    """The generated and copied shares of the probabilities of given targets."""
 
     gates_N: Tensor
     """g_t: how much of the distribution is generated; 1 − g_t is copied."""
@@ -145,7 +145,7 @@ class HasCopyProbabilities(Protocol):
     """A model that copies tokens of its source."""
 
     def copy_probabilities(self, source: Ragged, inputs: Ragged, targets_N: Tensor) -> CopyProbabilities:
-        """Of every target under teacher forcing."""
+        """Copy probabilities of every target under teacher forcing."""
 
 
 @runtime_checkable
@@ -158,7 +158,7 @@ class HasMaxTargetLength(Protocol):
 
 @runtime_checkable
 class ReadsPrompts(Protocol):
-    """A language model that reads the tokens of a prompt at once."""
+    """A language model that reads the tokens of a prompt in parallel."""
 
     def read_prompts(self, tokens: Ragged, memory: Any) -> Any:
         """The state after rows of one length, which is that after as many steps."""

@@ -107,7 +107,7 @@ class RecurrentLanguageModel(nn.Module):
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:
-        """What `forward` computes before the output layer. A source is a prompt, which is read first."""
+        """The states that `forward` passes to the output layer. A source is a prompt, which is read first."""
         if source.layout.total:
             texts, indices_N = prepend_prompts(source, inputs)
             states_ND = self.hidden_states(source.empty(), texts).states.values

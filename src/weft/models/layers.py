@@ -30,7 +30,7 @@ class Embedding(nn.Module):
     """Token ids to vectors, with dropout."""
 
     columns = 1
-    """Of a source, that it tells apart."""
+    """Number of source columns that it distinguishes."""
 
     def __init__(self, vocabulary: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
         """``vocabulary``: its size; ``tied``: an embedding with which to share the matrix."""

@@ -1,6 +1,6 @@
 """Low-rank adapters: W + (α/r) B A in place of a matrix W, of which only A and B are trained   Hu et al. 2021, 4.1.
 
-A projection is a matrix that gets an adapter of its own. Several may be rows of one linear map: ``query_key_value`` of
+A projection is a matrix that gets its own adapter. Several may be rows of one linear map: ``query_key_value`` of
 self-attention is the projections ``query``, ``key`` and ``value``. Names are those of the modules, with a projection's
 name in place of the map's: ``encoder.stack.layers.0.self_attention.query``.
 

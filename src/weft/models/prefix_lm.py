@@ -33,7 +33,7 @@ class PrefixMemory(NamedTuple):
     mask_B11S: Tensor
     """Additive: 0 at a source token, −∞ at padding."""
     lengths_B: Tensor
-    """Of the sources: the position of a target's first token."""
+    """Lengths of the sources: the position of a target's first token."""
 
 
 class PrefixState(NamedTuple):
@@ -88,7 +88,7 @@ class PrefixLM(nn.Module):
         return PrefixMemory(layers, mask_BS[:, None, None], layout.device_lengths)
 
     def _keys_values(self, tokens: Ragged, embedding: Embedding, *, causal: bool) -> tuple[KeysValues, ...]:
-        """The keys and values (B, H, T, D) of tokens in each layer; ``causal``: of a history, else of a source."""
+        """The keys and values (B, H, T, D) of tokens in each layer; ``causal``: history, else source."""
         stack, layout = self.stack, tokens.layout
         stream_ND = stack.embed(embedding(tokens.values), layout.positions, layout.longest)
         patterns = patterns_by_layer(
@@ -109,7 +109,7 @@ class PrefixLM(nn.Module):
         return PrefixState(self.stack.empty_history(len(memory.lengths_B), memory.mask_B11S))
 
     def read_prompts(self, tokens: Ragged, memory: PrefixMemory) -> PrefixState:
-        """Of a language model; see `ReadsPrompts`."""
+        """The state after prompts of a language model; see `ReadsPrompts`."""
         return PrefixState(self._keys_values(tokens, self.target_embedding, causal=True))
 
     @replaceable
@@ -143,7 +143,7 @@ class PrefixLM(nn.Module):
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:
-        """What `forward` computes before the output layer. To a language model a source is a prompt, read first."""
+        """The states before the output layer. To a language model a source is a prompt, read first."""
         if self.source_embedding is None and source.layout.total:
             whole, indices_N = prepend_prompts(source, inputs)
             states_ND = self.hidden_states(source.empty(), whole).states.values
@@ -164,7 +164,7 @@ class PrefixLM(nn.Module):
         return HiddenStates(inputs.like(states_ND), tuple(records))
 
     def _patterns(self, source: Ragged, inputs: Ragged, joined: Layout) -> list[AttentionPattern]:
-        """Of each layer; ``joined``: the layout of source and target together."""
+        """The pattern of each layer; ``joined``: the layout of source and target together."""
         stack, layout, device = self.stack, inputs.layout, inputs.device
         if not source.layout.total:
             return patterns_by_layer(

@@ -50,14 +50,14 @@ def read_prompts(model: Model, tokens_BM: Tensor, memory: Any) -> Any:
 
 
 class PromptMemory(NamedTuple):
-    """What a language model knows before its prompts, and the prompts."""
+    """The memory of a language model, and its prompts."""
 
     memory: Any
     """The memory of the model."""
     prompts_BM: Tensor
     """They may be padded on the right."""
     lengths_B: Tensor
-    """Of the prompts; all are equal."""
+    """Lengths of the prompts; all are equal."""
 
 
 class PromptState(NamedTuple):
@@ -78,7 +78,7 @@ class PromptedLM:
     model: Model
     begin: int
     read: Callable[[Tensor, Any], Any] | None = field(default=None, compare=False)
-    """What gives the state after prompts (B, M), if it is not the model itself: such as recorded CUDA graphs."""
+    """Computes the state after prompts (B, M) in place of the model, such as recorded CUDA graphs."""
 
     @replaceable
     def encode(self, prompts_BM: Tensor) -> PromptMemory:

@@ -154,7 +154,7 @@ class RecurrentDecoder(nn.Module):
         )
 
     def build_memory(self, encoded: Encoded) -> Memory:
-        """What every step needs of the source."""
+        """The source as every step reads it."""
         keys = None if self.attention is None else self.attention.project(encoded.states, encoded.columns_N)
         final = encoded.last()
         return Memory(keys, final[-1][0] if self.feeds_summary else None, self.bridge(final))

@@ -77,7 +77,7 @@ class Seq2Seq(EncoderDecoder):
     def hidden_states(
         self, source: Ragged, inputs: Ragged, *, return_attention: ReturnAttention = False
     ) -> HiddenStates:
-        """What `forward` computes before the output layer."""
+        """The hidden states that `forward` passes to the output layer."""
         encoded = self.encoder(self.source_embedding.ragged(source), return_attention=return_attention)
         decoded = self.decoder(self.target_embedding.ragged(inputs), encoded, return_attention=return_attention)
         return HiddenStates(decoded.states, encoded.attention + decoded.attention)

@@ -1,4 +1,4 @@
-"""Models with several sources: the columns of a source, each with an encoder of its own or all with the same one.
+"""Models with several sources: the columns of a source, each with its own encoder or all with the same one.
 
 The columns of a row are in one sequence of ids, each closed by the end token (`weft.text.columns`). The states of all
 columns are in one sequence too, in the same order; `Encoded.columns_N` tells them apart. The final state is that of all
@@ -102,7 +102,7 @@ class ColumnEncoders(nn.Module):
         return self._encode_rows(embedded, layout, return_attention)
 
     def part_architecture(self, module: str) -> PartArchitecture:
-        """Of all encoders; those of a user may not describe themselves."""
+        """The architecture of all encoders; a user's own may have none."""
         parts = [part_architecture_of(one, f"{module}.encoders.{number}") for number, one in enumerate(self.encoders)]
         stacks, attentions = zip(*parts, strict=True)
         return PartArchitecture(tuple(chain(*stacks)), tuple(chain(*attentions)))
@@ -151,7 +151,7 @@ def _concatenate(states: Sequence[StackState]) -> StackState:
 def _merge_records(
     records: Sequence[Sequence[AttentionRecord]], lengths_BK: Tensor, longest: int
 ) -> tuple[AttentionRecord, ...]:
-    """The self-attention of every column in its place among the tokens of all; ``records``: of each encoder."""
+    """The self-attention of every column in its place among the tokens of all; ``records``: by encoder."""
     merged: list[AttentionRecord] = []
     for layers in zip(*records, strict=True):
         rows, heads = layers[0].weights_BHTS.shape[:2]

@@ -97,9 +97,9 @@ class TransformerLayer(nn.Module):
         source_width: int | None = None,
         source_columns: int = 1,
     ) -> None:
-        """``source_width``: of the source states; None: without cross-attention.
+        """``source_width``: width of the source states; None: without cross-attention.
 
-        ``source_columns``: of the source that are attended to separately.
+        ``source_columns``: number of source columns that are attended to separately.
         """
         super().__init__()
         width, dropout = settings.hidden, settings.attention_dropout
@@ -235,8 +235,7 @@ class TransformerStack(nn.Module):
     ) -> Tensor:
         """All layers, before the final norm.
 
-        ``patterns``: of the self-attention of each layer. ``records``: where weights that are to be returned are
-        appended.
+        ``patterns``: the self-attention of each layer. ``records``: receives the attention weights to return.
         """
         rotation = self.rotation(positions_N, stream_ND.dtype)
         for number, (layer, pattern) in enumerate(zip(self.layers, patterns, strict=True)):
@@ -275,7 +274,7 @@ class TransformerStack(nn.Module):
         return rotation(positions_N, self.settings.head_width, dtype)
 
     def position_biases(self, queries: Tensor, keys: Tensor) -> list[Tensor | None]:
-        """What distances add to the scores, for positions (…, T) and (…, S): (…, H, T, S) for each layer.
+        """The biases of distances in the scores, for positions (…, T) and (…, S): (…, H, T, S) for each layer.
 
         Layers that share a table share the tensor.
         """
@@ -297,7 +296,7 @@ class TransformerStack(nn.Module):
         return StackShape(module, "transformer", len(self.layers), self.width, positions, self.max_positions)
 
     def self_attentions(self, module: str, kind: str) -> tuple[AttentionShape, ...]:
-        """The self-attention of every layer; ``kind``: of its role."""
+        """The self-attention of every layer; ``kind``: the kind of its role."""
         return tuple(
             AttentionShape(f"{module}.layers.{number}.self_attention", AttentionRole(kind, number), self.settings.heads)
             for number in range(len(self.layers))
@@ -320,7 +319,7 @@ def transformer_stacks(model: Model) -> list[TransformerStack]:
 
 
 def make_relative_bias(settings: TransformerSettings, *, bidirectional: bool) -> RelativeBias | nn.ModuleList | None:
-    """The biases of distances: of all layers, or one for each; None if positions are of another kind."""
+    """The biases of distances: one for all layers, or one for each; None if positions are of another kind."""
     if settings.positions == "alibi":
         return AlibiBias(settings.heads)
     if settings.positions != "relative":

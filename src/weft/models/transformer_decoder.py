@@ -44,7 +44,7 @@ class TransformerDecoder(nn.Module):
     """Every token attends to its history, then to the source, in every layer   Vaswani et al. 2017, 3.1."""
 
     def __init__(self, stack: TransformerStack, *, size: int, source_columns: int = 1) -> None:
-        """``size``: of the hidden states it returns; ``source_columns``: that are attended to separately."""
+        """``size``: width of the returned states; ``source_columns``: number of columns attended to separately."""
         super().__init__()
         self.stack = stack
         self.size = size
@@ -81,7 +81,7 @@ class TransformerDecoder(nn.Module):
         return TransformerMemory(tuple(layers), self.source_mask(encoded))
 
     def source_mask(self, encoded: Encoded) -> Tensor:
-        """What is added to the scores of a search step, (B, 1, 1, S); of several source columns (B, H, 1, S)."""
+        """The additive mask of a search step, (B, 1, 1, S); for several source columns (B, H, 1, S)."""
         states = encoded.states
         mask_BHTS = self._column_mask(encoded)
         if mask_BHTS is None:

@@ -1,4 +1,4 @@
-"""What `weft data show` and `weft data check` print: plain text, for a terminal of any width.
+"""The output of `weft data show` and `weft data check`: plain text, for a terminal of any width.
 
 Sample texts come last in their lines, so that right-to-left scripts and wide characters cannot displace a column; they
 are truncated by terminal cells and contain no control characters.
@@ -49,7 +49,7 @@ def describe(statistics: CorpusStatistics, *, title: str = "", width: int = 80, 
 
 
 def check(steps: Sequence[StepCount], *, pairs: int, width: int = 80, ascii_only: bool = False) -> str:
-    """What a pipeline does to that many pairs: a table of the steps, then examples of what each drops."""
+    """The effect of a pipeline on ``pairs`` pairs: a table of the steps, then examples of what each drops."""
     numbered = [line_of(f"{number}. {step.description}", width - len(" drops")) for number, step in enumerate(steps, 1)]
     counts = [f"{count:,}" for count in (pairs, *(step.dropped for step in steps))]
     count_width = max(map(len, (*counts, "pairs in")))

@@ -17,14 +17,14 @@ UNFIT = ("Last Resort", "LastResort", ".LastResort", "cm", "STIXNonUnicode", "ST
 """Name prefixes of fonts that draw a box for every character, or a mathematical symbol instead of a letter."""
 
 
-class Choice(NamedTuple):
-    """Font families in the order in which to search for a glyph, and the characters that none of them has."""
+class FontChoice(NamedTuple):
+    """Font families in the order in which to search for a glyph, and the characters that no font has."""
 
     families: list[str]
     missing: str
 
 
-def choose(text: str) -> Choice:
+def choose(text: str) -> FontChoice:
     """The default font, then the installed ones that are needed to write the text."""
     from matplotlib.font_manager import FontProperties, findfont, fontManager
 
@@ -43,7 +43,7 @@ def choose(text: str) -> Choice:
                 missing -= covered
             if not missing:
                 break
-    return Choice(families, "".join(sorted(missing)))
+    return FontChoice(families, "".join(sorted(missing)))
 
 
 @cache

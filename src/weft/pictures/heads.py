@@ -1,6 +1,6 @@
 """Attention heads: the maps of all layers and heads on one page.
 
-One row of panels per layer, one column per head, one block per kind of attention; in each panel the rows are the
+One row of panels per layer, one column per head, one grid per kind of attention; in each panel the rows are the
 queries and the columns the keys (Vaswani et al. 2017, figures 3 to 5). All panels share one color scale, so that a
 sharp head and a uniform one can be told apart. `draw_heads` writes SVG, PNG or PDF, `terminal_heads` gives an overview
 for the terminal. A single map with all its labels is drawn by `attention_map`.
@@ -46,21 +46,21 @@ SMALLEST_SIDE, LARGEST_SIDE = 1.35, 4.0
 """Inches of the longer side of a panel."""
 LARGEST_CELL = 0.32
 MARGIN, SCALE, HEADING, NUMBER, GAP = 0.15, 0.5, 0.3, 0.2, 0.1
-"""Inches above the title, of the scale, of a block's heading, of a panel's number and below a panel."""
+"""Inches above the title, of the scale, of a grid's heading, of a panel's number and below a panel."""
 THINNEST = 0.4
 """Inches below which a short side is stretched: 3 target tokens against 60 of the source would be a mere line."""
 SMALLEST_LABEL, LARGEST_LABEL = 5.5, 10.0
 """Points. If even the smallest labels would touch, only every second, third, … token is labeled."""
 LONGEST_LABEL = 18
 MAX_VECTOR_CELLS = 20_000
-"""Of all panels; more are drawn as pixels, since viewers of SVG and PDF become slow."""
+"""Total cells drawn as vectors; more are drawn as pixels, since viewers of SVG and PDF become slow."""
 MIN_COLUMNS, MAX_COLUMNS = 8, 24
 """Terminal columns of a panel: fewer only if the map is smaller, even if a layer then takes more lines."""
 MAX_LINES = 12
 SPACING = 2
 
 
-class Block(NamedTuple):
+class HeadGrid(NamedTuple):
     """The maps of one kind, by layer and head."""
 
     heading: str
@@ -76,19 +76,19 @@ def draw_heads(maps: Sequence[HeadAttention], to: str | Path, *, title: str = ""
 
     The same maps give the same bytes.
     """
-    blocks = [
-        block._replace(
-            source=[shorten(label, LONGEST_LABEL) for label in block.source],
-            target=[shorten(label, LONGEST_LABEL) for label in block.target],
+    grids = [
+        grid._replace(
+            source=[shorten(label, LONGEST_LABEL) for label in grid.source],
+            target=[shorten(label, LONGEST_LABEL) for label in grid.target],
         )
-        for block in _blocks(maps)
+        for grid in _grids(maps)
     ]
     heading = caption(title)
-    texts = [heading, *(text for block in blocks for text in (block.heading, *block.source, *block.target))]
-    return write_picture(to, texts, lambda families: _figure(blocks, heading, families))
+    texts = [heading, *(text for grid in grids for text in (grid.heading, *grid.source, *grid.target))]
+    return write_picture(to, texts, lambda families: _figure(grids, heading, families))
 
 
-def _blocks(maps: Sequence[HeadAttention]) -> list[Block]:
+def _grids(maps: Sequence[HeadAttention]) -> list[HeadGrid]:
     """The maps by kind, their labels made visible; an error for maps that cannot share a page."""
     if not maps:
         raise DataError("no attention maps to draw; expected at least 1")
@@ -112,7 +112,7 @@ def _blocks(maps: Sequence[HeadAttention]) -> list[Block]:
             raise DataError(f"{where}: given twice; expected one map for each head")
         weights[head_map.kind][head_map.layer, head_map.head] = weights_TS
     return [
-        Block(
+        HeadGrid(
             HEADINGS.get(kind, f"{one_line(kind)} attention"),
             sorted({layer for layer, _ in weights[kind]}),
             sorted({head for _, head in weights[kind]}),
@@ -124,14 +124,14 @@ def _blocks(maps: Sequence[HeadAttention]) -> list[Block]:
     ]
 
 
-def _peak(blocks: Sequence[Block]) -> float:
-    return max(float(weights_TS.max()) for block in blocks for weights_TS in block.weights.values()) or 1.0
+def _peak(grids: Sequence[HeadGrid]) -> float:
+    return max(float(weights_TS.max()) for grid in grids for weights_TS in grid.weights.values()) or 1.0
 
 
-class BlockLayout(NamedTuple):
-    """The size of a block on the page, in inches: of a panel, and of the labels below the last layer."""
+class GridLayout(NamedTuple):
+    """The sizes of a grid on the page, in inches: a panel, and the labels below the last layer."""
 
-    block: Block
+    grid: HeadGrid
     width: float
     height: float
     below: float
@@ -139,34 +139,34 @@ class BlockLayout(NamedTuple):
     @property
     def pitch(self) -> tuple[float, float]:
         """Width and height of a cell."""
-        return self.width / len(self.block.source), self.height / len(self.block.target)
+        return self.width / len(self.grid.source), self.height / len(self.grid.target)
 
     @property
     def total_height(self) -> float:
-        return HEADING + len(self.block.layers) * (NUMBER + self.height + GAP) + self.below
+        return HEADING + len(self.grid.layers) * (NUMBER + self.height + GAP) + self.below
 
 
-def _layouts(page: Page, blocks: list[Block]) -> tuple[list[BlockLayout], dict[str, Any]]:
-    """The size of each block, and the style of labels as large as the smallest cells allow."""
-    across = max(len(block.heads) for block in blocks)
-    longest = max(max(len(block.source), len(block.target)) for block in blocks)
+def _layouts(page: Page, grids: list[HeadGrid]) -> tuple[list[GridLayout], dict[str, Any]]:
+    """The size of each grid, and the style of labels as large as the smallest cells allow."""
+    across = max(len(grid.heads) for grid in grids)
+    longest = max(max(len(grid.source), len(grid.target)) for grid in grids)
     cell = min(min(max(PAGE / across, SMALLEST_SIDE), LARGEST_SIDE) / longest, LARGEST_CELL)
     layouts = [
-        BlockLayout(block, max(len(block.source) * cell, THINNEST), max(len(block.target) * cell, THINNEST), 0.0)
-        for block in blocks
+        GridLayout(grid, max(len(grid.source) * cell, THINNEST), max(len(grid.target) * cell, THINNEST), 0.0)
+        for grid in grids
     ]
     pitch = min(min(layout.pitch) for layout in layouts)
     label = page.style(min(max(pitch * POINTS_PER_INCH * 0.8, SMALLEST_LABEL), LARGEST_LABEL), INK)
-    return [layout._replace(below=0.12 + page.width_of(layout.block.source, label)) for layout in layouts], label
+    return [layout._replace(below=0.12 + page.width_of(layout.grid.source, label)) for layout in layouts], label
 
 
-def _figure(blocks: list[Block], title: str, families: list[str]) -> Figure:
-    """The picture: title, scale, then a block of panels for each kind."""
+def _figure(grids: list[HeadGrid], title: str, families: list[str]) -> Figure:
+    """The picture: title, scale, then a grid of panels for each kind."""
     page = Page.blank(families)
-    layouts, label = _layouts(page, blocks)
+    layouts, label = _layouts(page, grids)
     pitch = min(min(layout.pitch) for layout in layouts)
-    left = 0.3 + max(page.width_of(block.target, label) for block in blocks)
-    numbers = [f"layer {layer} · head {head}" for block in blocks for layer, head in block.weights]
+    left = 0.3 + max(page.width_of(grid.target, label) for grid in grids)
+    numbers = [f"layer {layer} · head {head}" for grid in grids for layer, head in grid.weights]
     slot = 0.18 + max(page.width_of(numbers, page.style(8, FAINT)), *(layout.width for layout in layouts))
 
     note = "attention weight, one scale for all panels; rows attend to columns"
@@ -175,21 +175,21 @@ def _figure(blocks: list[Block], title: str, families: list[str]) -> Figure:
         note += f"; at least 1 token in {stride} is labeled"
     top = MARGIN + title_height(title)
     width = max(
-        left + max(len(block.heads) for block in blocks) * slot + 0.1,
+        left + max(len(grid.heads) for grid in grids) * slot + 0.1,
         0.4 + page.width_of([title], page.title_style),
         2.3 + page.width_of([note], page.note_style),
-        left + 0.2 + page.width_of([block.heading for block in blocks], page.style(11, INK, weight="bold")),
+        left + 0.2 + page.width_of([grid.heading for grid in grids], page.style(11, INK, weight="bold")),
     )
     page.figure.set_size_inches(width, top + SCALE + sum(layout.total_height for layout in layouts) + 0.1)
     page.write(0.2, MARGIN, title, page.title_style)
     page.write(2.1, top + 0.02, note, page.note_style)
     bar = page.axes(0.25, top + 0.04, 1.6, 0.12)
     top += SCALE
-    peak = _peak(blocks)
-    vectors = sum(weights_TS.size for block in blocks for weights_TS in block.weights.values()) <= MAX_VECTOR_CELLS
+    peak = _peak(grids)
+    vectors = sum(weights_TS.size for grid in grids for weights_TS in grid.weights.values()) <= MAX_VECTOR_CELLS
     draw = partial(_draw_cells, peak=peak, lines=pitch >= 0.07, vectors=vectors)
     for layout in layouts:
-        mesh = _draw_block(page, layout, (left, top), slot, label, draw)
+        mesh = _draw_grid(page, layout, (left, top), slot, label, draw)
         top += layout.total_height
     page.figure.colorbar(mesh, cax=bar, orientation="horizontal", ticks=[0, peak / 2, peak], format="%.2g")
     bar.tick_params(length=2, labelsize=8, color=FRAME, labelcolor=FAINT)
@@ -197,32 +197,32 @@ def _figure(blocks: list[Block], title: str, families: list[str]) -> Figure:
     return page.figure
 
 
-def _draw_block(
+def _draw_grid(
     page: Page,
-    layout: BlockLayout,
+    layout: GridLayout,
     corner: tuple[float, float],
     slot: float,
     label: dict[str, Any],
     draw: Callable[[Axes, np.ndarray], QuadMesh],
 ) -> QuadMesh:
-    """One block: layers downwards, heads across, labels at its left and bottom edges."""
-    block, (left, top) = layout.block, corner
+    """One grid: layers downwards, heads across, labels at its left and bottom edges."""
+    grid, (left, top) = layout.grid, corner
     across, down = (_label_stride(pitch, label) for pitch in layout.pitch)
-    page.write(left, top + 0.03, block.heading, page.style(11, INK, weight="bold"))
-    for row, layer in enumerate(block.layers):
+    page.write(left, top + 0.03, grid.heading, page.style(11, INK, weight="bold"))
+    for row, layer in enumerate(grid.layers):
         y = top + HEADING + NUMBER + row * (NUMBER + layout.height + GAP)
-        for column, head in enumerate(block.heads):
-            if (layer, head) not in block.weights:
+        for column, head in enumerate(grid.heads):
+            if (layer, head) not in grid.weights:
                 continue
             axes = page.axes(left + column * slot, y, layout.width, layout.height)
-            mesh = draw(axes, block.weights[layer, head])
+            mesh = draw(axes, grid.weights[layer, head])
             axes.set_title(f"layer {layer} · head {head}", loc="left", pad=3, **page.style(8, FAINT))
-            if not any((layer, previous) in block.weights for previous in block.heads[:column]):
-                axes.set_yticks([index + 0.5 for index in range(0, len(block.target), down)])
-                axes.set_yticklabels(block.target[::down], **label)
-            if not any((following, head) in block.weights for following in block.layers[row + 1 :]):
-                axes.set_xticks([index + 0.5 for index in range(0, len(block.source), across)])
-                axes.set_xticklabels(block.source[::across], rotation=90, **label)
+            if not any((layer, previous) in grid.weights for previous in grid.heads[:column]):
+                axes.set_yticks([index + 0.5 for index in range(0, len(grid.target), down)])
+                axes.set_yticklabels(grid.target[::down], **label)
+            if not any((following, head) in grid.weights for following in grid.layers[row + 1 :]):
+                axes.set_xticks([index + 0.5 for index in range(0, len(grid.source), across)])
+                axes.set_xticklabels(grid.source[::across], rotation=90, **label)
     return mesh
 
 
@@ -253,34 +253,34 @@ def terminal_heads(
 
     Maps that are too large are pooled: a character then shows the largest of the weights it covers.
     """
-    return TerminalHeads(_blocks(maps), width, title)
+    return TerminalHeads(_grids(maps), width, title)
 
 
 @dataclass(frozen=True)
 class TerminalHeads:
     """Maps to print. Their layout is made when they are printed, when the width and the colors are known."""
 
-    blocks: list[Block]
+    grids: list[HeadGrid]
     width: int | None
     title: str | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         shading = Shading.of(console, options)
         width = min(self.width or options.max_width, options.max_width)
-        peak = _peak(self.blocks)
+        peak = _peak(self.grids)
         lines = [Text(one_line(self.title), style="bold")] if self.title else []
         largest_pool = (1, 1)
-        for block in self.blocks:
-            columns, beside = _fit(block, width)
-            pool = -(-len(block.target) // MAX_LINES), -(-len(block.source) // columns)
+        for grid in self.grids:
+            columns, beside = _fit(grid, width)
+            pool = -(-len(grid.target) // MAX_LINES), -(-len(grid.source) // columns)
             largest_pool = max(largest_pool[0], pool[0]), max(largest_pool[1], pool[1])
-            cell_width = CELL if len(block.source) * CELL <= columns else 1
-            lines.append(Text(block.heading, style="bold"))
-            for layer in block.layers:
-                heads = [head for head in block.heads if (layer, head) in block.weights]
+            cell_width = CELL if len(grid.source) * CELL <= columns else 1
+            lines.append(Text(grid.heading, style="bold"))
+            for layer in grid.layers:
+                heads = [head for head in grid.heads if (layer, head) in grid.weights]
                 for start in range(0, len(heads), beside):
                     row = heads[start : start + beside]
-                    maps = {f"{layer}.{head}": _pool(block.weights[layer, head], *pool) / peak for head in row}
+                    maps = {f"{layer}.{head}": _pool(grid.weights[layer, head], *pool) / peak for head in row}
                     lines += [*_side_by_side(maps, cell_width, shading), Text()]
         note = "layer.head; rows attend to columns"
         if largest_pool != (1, 1):
@@ -296,13 +296,13 @@ class TerminalHeads:
         return Measurement(min(20, options.max_width), options.max_width)
 
 
-def _fit(block: Block, width: int) -> tuple[int, int]:
+def _fit(grid: HeadGrid, width: int) -> tuple[int, int]:
     """Terminal columns of a panel, and the number of panels side by side: all heads if they are not too narrow."""
-    tokens = len(block.source)
-    columns = min((width + SPACING) // len(block.heads) - SPACING, tokens * CELL, MAX_COLUMNS)
+    tokens = len(grid.source)
+    columns = min((width + SPACING) // len(grid.heads) - SPACING, tokens * CELL, MAX_COLUMNS)
     if columns < min(tokens, MIN_COLUMNS):
         columns = min(tokens, MIN_COLUMNS, width)
-    slot = max(columns, len(f"{block.layers[-1]}.{block.heads[-1]}")) + SPACING
+    slot = max(columns, len(f"{grid.layers[-1]}.{grid.heads[-1]}")) + SPACING
     return columns, max((width + SPACING) // slot, 1)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 BULK = 0.99
-"""Share of the values that have bins of their own."""
+"""Fraction of the values that the regular bins cover."""
 MAX_ROWS = 12
 
 

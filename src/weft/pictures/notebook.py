@@ -1,4 +1,4 @@
-"""How translations and runs show themselves in a notebook: as HTML with candidates, attention map and curves."""
+"""Notebook display of translations and runs: HTML with candidates, attention map and curves."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 FORMATS = ("svg", "png", "pdf")
 DOTS_PER_INCH = 150
 MAX_PIXELS = 12_000
-"""Of a side; a larger PNG is drawn at a lower resolution."""
+"""Pixels per side; a larger PNG is drawn at a lower resolution."""
 POINTS_PER_INCH = 72
 TITLE_POINTS = 13
 INK, FAINT, FRAME, LINES = "#1f2933", "#52606d", "#9aa5b1", "#d9dee5"

@@ -49,7 +49,7 @@ PANEL = 3.6
 SMALL_TABLE = (12, 8)
 """Positions and dimensions up to which the numbers are written into the cells."""
 LEAST_SPAN = 0.1
-"""Of cosines, from the lightest shade to the darkest: smaller differences are not worth showing."""
+"""The smallest range of cosines from the lightest shade to the darkest; smaller differences look uniform."""
 
 
 def similarity(table_PD: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def probability(p: float) -> str:
 
 
 def kept_summary(draw: Draw) -> str:
-    """How many tokens the filters kept, and their total probability."""
+    """The number of tokens that the filters kept, and their total probability."""
     return f"{draw.kept_count:,} token{'s' * (draw.kept_count != 1)} kept, p {draw.mass:.2f}"
 
 

@@ -153,7 +153,7 @@ def _arrange_children(parent: PlacedNode, contours: dict[int, Contour]) -> Conto
 
 
 def _nearest_offset(filled: Contour, contour: Contour, *, below_only: bool) -> float:
-    """How far below (or, negative, above) the filled part a subtree must be so as not to touch it."""
+    """The smallest offset below (or, negative, above) the filled area at which a subtree does not touch it."""
     pairs = [
         (a, b, COLUMN_GAP if depth else SIBLING_GAP) for depth, (a, b) in enumerate(zip(filled, contour, strict=False))
     ]

@@ -1,4 +1,4 @@
-"""What the views share in a terminal: cells shaded by a value, colors, and lines rendered as one string."""
+"""Terminal output for all views: cells shaded by a value, colors, and lines rendered as one string."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def color_cell(colors: Sequence[Color], value: float) -> Text:
 
 @dataclass(frozen=True)
 class Shading:
-    """How a terminal shows values from 0 to 1: by background color, or by five characters where it has no colors."""
+    """Shading of values from 0 to 1: by background color, or by five characters in a terminal without colors."""
 
     colored: bool
     ascii_only: bool
@@ -74,7 +74,7 @@ class Shading:
         return Text(self.shades[sum(value >= step for step in SHADE_STEPS)])
 
     def key(self, peak: float) -> Text:
-        """What the shades mean, where 1 stands for ``peak``."""
+        """The legend of the shades, where 1 stands for ``peak``."""
         if self.colored:
             return Text.assemble("0 ", *(self.cell(step / 8) for step in range(9)), f" {peak:.2g}")
         steps = zip(self.shades[1:], SHADE_STEPS, strict=True)

@@ -49,7 +49,7 @@ def draw_curves(result: TuningResult, to: str | Path, *, title: str = "") -> Pat
 
 
 def drawn_candidates(result: TuningResult) -> list[CandidateResult]:
-    """Those with a validation of a finite value."""
+    """Candidates with at least one finite validation value."""
     return [candidate for candidate in result.candidates if any(math.isfinite(value) for _, value in candidate.curve)]
 
 

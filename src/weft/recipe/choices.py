@@ -1,4 +1,4 @@
-"""What a recipe may choose by name, and where the code of each choice is.
+"""The choices that a recipe makes by name, and the class of each.
 
 Each table maps a name to ``"module:Class"``. The module is imported when the class is used, so that reading a recipe
 does not import PyTorch. A recipe contains names only, never modules: loading a recipe cannot run foreign code.

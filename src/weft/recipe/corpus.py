@@ -76,7 +76,7 @@ class ParallelFiles(CorpusSettings):
 
 
 class TableSettings(CorpusSettings):
-    """How the records of a table are read."""
+    """The format of a table's records."""
 
     format: FormatName = Field("auto", description=f"{', '.join(FORMATS)}; auto: by the file's name")
     header: bool | None = Field(None, description="whether the first row names columns; not set: where names are used")

@@ -24,7 +24,7 @@ SHIPPED = Path(__file__).parent / "shipped"
 MAX_BYTES = 1 << 20
 """The largest recipe file."""
 MAX_EXTENDS = 8
-"""How many recipes may extend each other in a row."""
+"""The longest chain of recipes that extend each other."""
 MAX_NESTING = 32
 """Groups of settings within each other, lists included; no setting is nested as deeply."""
 SPLITS = ("train", "valid", "test")
@@ -155,7 +155,7 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
 
 
 def with_paths(tree: Tree, change: Callable[[str], str], names: tuple[tuple[str, str], ...] = PATHS) -> Tree:
-    """The same settings with every relative path changed."""
+    """The settings with every relative path changed."""
     tree = dict(tree)
     for section, name in names:
         group = tree.get(section)

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, a line for each error: where; what was given; what is allowed."""
+"""Error messages for a recipe, a line for each error: where; what was given; what is allowed."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ DecoderSettings = Annotated[
 
 
 class AttentionSettings(Settings):
-    """[model.attention]: of a Transformer, the normalizer applies to every head, and nothing else does"""
+    """[model.attention]: for a Transformer, only the normalizer applies, to every head"""
 
     score: ScoreName = Field("general", description="score function of queries and keys; none: no attention")
     normalizer: NormalizerName = Field(
@@ -175,7 +175,7 @@ class AttentionSettings(Settings):
 
 
 class SourceSettings(Settings):
-    """[model.sources]: several columns of a table as sources of their own"""
+    """[model.sources]: several columns of a table as separate sources"""
 
     count: int = Field(1, ge=1, le=16, description="source columns that stay apart; 1: they are joined into one text")
     encoders: Literal["separate", "shared", "joint"] = Field(
@@ -189,12 +189,12 @@ class SourceSettings(Settings):
 
     @property
     def separate_attentions(self) -> int:
-        """How many attentions to the source a decoder has at each place."""
+        """Number of attentions to the source at each place of a decoder."""
         return self.count if self.attention == "parallel" else 1
 
     @property
     def final_states(self) -> int:
-        """How many final states of encoders are concatenated."""
+        """Number of concatenated final states of encoders."""
         return 1 if self.encoders == "joint" else self.count
 
 
@@ -236,7 +236,7 @@ class ModelSettings(Settings):
 
     @property
     def has_source(self) -> bool:
-        """Whether the model has a source sequence of its own."""
+        """Whether the model has a separate source sequence."""
         return self.kind != "language_model"
 
     @property
@@ -366,7 +366,7 @@ def _check_sources(model: ModelSettings) -> None:
 
 
 def _check_copying(model: ModelSettings) -> None:
-    """Copying needs an attention over a source of its own."""
+    """Copying needs an attention over a separate source."""
     if not model.copies:
         return
     if model.kind != "seq2seq":

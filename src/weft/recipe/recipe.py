@@ -60,7 +60,7 @@ class Recipe(Settings):
 
     @property
     def source_role(self) -> Literal["text", "prompt", "none"]:
-        """The role of a source: a sequence of its own, the beginning of the target's sequence, or none."""
+        """The role of a source: a separate sequence, the beginning of the target's sequence, or none."""
         if self.model.has_source:
             return "text"
         return "prompt" if self.data.prompts else "none"

@@ -11,7 +11,7 @@ from weft.recipe.base import Count, CountOrNone, Probability, Settings, Share
 from weft.recipe.choices import LossName, ScheduleName
 
 NO_ADAPTER = "none"
-"""What --adapter names to use a run without any of its adapters."""
+"""The value of --adapter for a run without any of its adapters."""
 MAX_ALPHA = 100_000
 """The largest alpha of an adapter; with more, the product of its matrices would drown the weights."""
 

@@ -1,4 +1,4 @@
-"""A run with one of its adapters, in the form in which several can be given at once: RUN or RUN:ADAPTER."""
+"""A run with one of its adapters, written RUN or RUN:ADAPTER."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ UNSUPPORTED = {
 
 
 class AdapterConfig(NamedTuple):
-    """What adapter_config.json says."""
+    """The content of adapter_config.json."""
 
     values: dict[str, Any]
     where: str
@@ -74,7 +74,7 @@ class AdapterConfig(NamedTuple):
                 raise CheckpointError(f"{self.where}: {name}: {words} are not read; weft reads plain LoRA")
 
     def check_ranks(self, ranks: set[int]) -> None:
-        """Fail if ``r`` is not the rank of any matrix, unless matrices have ranks of their own."""
+        """Fail if ``r`` is not the rank of any matrix, unless matrices have their own ranks."""
         rank = self.values.get("r")
         if rank is None or (type(rank) is int and rank > 0 and (rank in ranks or self.values.get("rank_pattern"))):
             return

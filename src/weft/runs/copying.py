@@ -1,4 +1,4 @@
-"""What a model that copies (``model.copy``) needs of the tokenizers of its run."""
+"""Copy tables and sentence ids of a model that copies (``model.copy``), from the tokenizers of its run."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """data_files.json: fingerprints of the data files that a run was trained with.
 
 A resumed run whose files have changed stops. And the recipe of a run may come from a stranger and name any file of this
-machine: its files are read only if their fingerprints are in the record, so that whoever wrote the run knew what is in
+machine: its files are read only if their fingerprints are in the record, so that the author of the run knew what is in
 them (`weft.data.preparation.recorded_files`).
 
 A fingerprint depends on the contents alone, not on name, place or time. Files of at most `WHOLE_BYTES` together are
-hashed as a whole; of more, so that a start does not wait for them, their sizes and some pieces of each at even
-distances, the first and last included: a change of the same length between two pieces is not noticed.
+hashed as a whole; for more, so that a start does not wait, the hash covers their sizes and some pieces of each at
+even distances, the first and last included: a change of the same length between two pieces is not noticed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from weft.files import read_json, save_text
 NAME = "data_files.json"
 FORMAT = 1
 BLOCK_BYTES = 1 << 20
-"""That are read at a time."""
+"""Bytes read at a time."""
 WHOLE_BYTES = 256 << 20
 PIECE_BYTES = 1 << 16
 ALL_PIECES = 4096
-"""Of all files together: 256 MiB."""
+"""Pieces of all files together: 256 MiB."""
 MIN_PIECES, MAX_PIECES = 3, 1024
-"""Of a file. Who knows fewer pieces of it may not know the file."""
+"""Pieces per file: knowing fewer does not prove knowledge of the file."""
 
 
 class FileFingerprint(NamedTuple):
     """A file by its contents."""
 
     name: str
-    """Without its folder; for messages only."""
+    """File name without its folder; for messages only."""
     size: int
     sha256: str
     pieces: int = 0
-    """How many were hashed; 0: the whole file."""
+    """Number of hashed pieces; 0: the whole file."""
 
     def is_of(self, path: Path) -> bool:
         """Whether these are the contents of a file; one of another size is not opened."""
@@ -55,7 +55,7 @@ class FileFingerprint(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, pieces: int = 0) -> FileFingerprint:
-        """Of a regular file; OSError if it cannot be read."""
+        """The fingerprint of a regular file; OSError if it cannot be read."""
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):  # opening a pipe waits for its writer, and a device may have no end
             raise OSError(f"{path}: not a regular file")
@@ -64,7 +64,7 @@ class FileFingerprint(NamedTuple):
 
     @classmethod
     def of_all(cls, paths: Sequence[Path]) -> list[FileFingerprint]:
-        """Of the files of a corpus; those that cannot be read have none."""
+        """The fingerprints of the files of a corpus; unreadable files have none."""
         files = []
         for path in paths:
             with suppress(OSError, ValueError):
@@ -109,7 +109,7 @@ class DataRecord(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> DataRecord | None:
-        """That of a run folder; None if it has none."""
+        """The record of a run folder; None if it has none."""
         path = folder / NAME
         if not path.is_file():
             return None

@@ -15,7 +15,7 @@ from weft.files import read_json, save_text
 NAME = "examples.json"
 MAX_EXAMPLES = 8
 MAX_CHARACTERS = 1_000
-"""Of a source; longer ones are no examples."""
+"""Characters of a source; longer sources are no examples."""
 MAX_BYTES = 1 << 16
 
 

@@ -105,9 +105,9 @@ class RunFolder:
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Fail if there is something at this path already; an empty folder is fine, but for the current one.
+        """Fail if the path exists, unless it is an empty folder other than the working directory.
 
-        It would be replaced by another folder, in which this process no longer is.
+        Creating the run replaces the folder, which would leave this process in a deleted working directory.
         """
         if path.exists() and (path.resolve() == Path.cwd() or not is_empty_folder(path)):
             resume, out = option("resume", True), option("out")

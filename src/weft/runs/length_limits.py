@@ -1,4 +1,4 @@
-"""How long an output may become, and whether it may loop: learned from the training pairs, kept in a run folder.
+"""Limits on the length and the loops of outputs: learned from the training pairs, kept in a run folder.
 
 For training pairs with S source tokens and T target tokens, the end token counted in T alone:
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LoadedRun(NamedTuple):
-    """What a run folder holds, ready to use."""
+    """The content of a run folder, ready to use."""
 
     model: Model
     tokenizers: Tokenizers
@@ -52,8 +52,8 @@ def load_run(
 ) -> LoadedRun:
     """Read a run folder; the model is on the CPU, in the precision of its file.
 
-    Weights that are not trained, or not finite, are refused; of weights that were never validated or have learned
-    nothing, a `WeftWarning` tells. ``model``: given the weights of the run in place of a model that its recipe
+    Weights that are not trained, or not finite, are refused; weights that were never validated or have learned
+    nothing cause a `WeftWarning`. ``model``: given the weights of the run in place of a model that its recipe
     describes. ``adapter``: the name of an adapter of the run to add to the weights, or "none"; by default the one that
     the run has trained, if it has. ``meanwhile``: called while the weights are read, to import modules.
     """

@@ -45,7 +45,7 @@ class LockOwner(NamedTuple):
     boot: str
     """Differs from machine to machine, and after each start of a machine; empty if the system has no such number."""
     purpose: str
-    """What it does: training, preparing, …"""
+    """The activity: training, preparing, …"""
     started: str
     command: str
 
@@ -162,7 +162,7 @@ def _acquire(folder: Path, name: str) -> int | LockOwner:
 
 
 def _release(handle: int, folder: Path, name: str) -> None:
-    """Remove the lock file, which is locked, and close it; a signal that raises meanwhile leaves nothing behind."""
+    """Remove the lock file, which is locked, and close it; even if a signal handler raises, nothing is left behind."""
     try:
         for path in (folder / name, part_folder(folder) / name):
             with suppress(OSError):  # it is the other one, or was removed

@@ -24,7 +24,7 @@ class TrainingResult(Protocol):
 
 
 class TrainingStatus(NamedTuple):
-    """Where the training of a run stands."""
+    """The training status of a run."""
 
     run: Path
     """The run folder, as the user named it."""
@@ -32,7 +32,7 @@ class TrainingStatus(NamedTuple):
     finished: TrainingResult | None = None
     """None: training has started."""
     sample: tuple[int, int] | None = None
-    """How many sentences the validation metric was computed on, and how many the validation set has."""
+    """The numbers of sentences used for the validation metric, and in the validation set."""
 
 
 def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -> str:
@@ -77,7 +77,7 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
 
 
 def _trained_part(recipe: Recipe) -> str:
-    """What was trained of the weights of another run, unless all of them."""
+    """The trained part of another run's weights; empty if all were trained."""
     lora, frozen = recipe.training.lora, recipe.training.freeze
     if lora.rank:
         scale = f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}"
@@ -87,7 +87,7 @@ def _trained_part(recipe: Recipe) -> str:
 
 
 def _held_out(recipe: Recipe) -> str:
-    """Which shares of the data were not trained on."""
+    """The shares of the data that were held out."""
     purposes = {"valid": "validation", "test": "testing"}
     shares = {purposes[split]: share for split, share in recipe.data.holdout.model_dump().items() if share}
     text = " and ".join(f"{share:.2%} for {purpose}" for purpose, share in shares.items())
@@ -95,7 +95,7 @@ def _held_out(recipe: Recipe) -> str:
 
 
 def _validation(status: TrainingStatus) -> str:
-    """How the weights did on the validation set."""
+    """The validation scores of the weights."""
     weights, sample = status.weights, status.sample
     if weights.validation is None:
         return "never validated"

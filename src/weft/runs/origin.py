@@ -19,7 +19,7 @@ Kind = Literal["initial", "last", "best", "mean", "imported", "base"]
 
 
 class WeightsOrigin(NamedTuple):
-    """What the weights of a model file are."""
+    """The origin of the weights of a model file."""
 
     kind: Kind
     """initial: those training starts from; last: of the last checkpoint, as long as no validation has chosen one
@@ -67,7 +67,7 @@ class WeightsOrigin(NamedTuple):
     def check(self, run: Path, *, steps: int, target_vocabulary: int, initialized: bool) -> None:
         """Refuse untrained and diverged weights; warn of weights that cannot be any good yet.
 
-        ``steps``: of the whole training. ``initialized``: whether training started from weights that are not random.
+        ``steps``: of all training. ``initialized``: whether training started from weights that are not random.
         """
         go_on = f"continue with: {resume_command(run)}"
         lower = "train again with a lower training.learning_rate"

@@ -1,4 +1,4 @@
-"""What fits in memory: sizes are computed and compared with what is available before anything is allocated.
+"""Memory limits: sizes are computed and compared with the available memory before anything is allocated.
 
     weights in training   n · (4 + 4 + 4 s) bytes     n parameters, their gradients, s values of the optimizer for each
     weights in use        4 n bytes, as are those in training that are frozen
@@ -61,7 +61,7 @@ def _system_memory() -> int | None:
 
 
 def _control_group_memory() -> Iterator[int]:
-    """What the control groups of this process leave: their limits less what they use and cannot give back."""
+    """Memory left by the control groups of this process: their limits less their unreclaimable usage."""
     groups = {Path("/sys/fs/cgroup"), *_own_groups()}
     for group in groups:
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):

@@ -1,4 +1,4 @@
-"""What a run folder says of itself, from a few small reads: for a list of runs. Imports no torch.
+"""The status of a run folder, from a few small reads: for a list of runs. Imports no torch.
 
 A damaged folder has a status too, whose `problem` says what is wrong.
 """
@@ -23,9 +23,9 @@ from weft.runs.weights import read_metadata, read_shapes
 LOG_TAIL = 1 << 16
 """Bytes at the end of log.jsonl that are read."""
 EXPORT_INFO = "weft.json"
-"""What every folder has that `weft export` wrote."""
+"""A file of every folder that `weft export` wrote."""
 TUNING = "tuning.json"
-"""What the folder of a tuning run has; the runs of its candidates are in runs/."""
+"""A file of the folder of a tuning run; the runs of its candidates are in runs/."""
 State = Literal["training", "finished", "stopped", "imported", "damaged"]
 """imported: made by `weft import` or `weft pull`, so that the folder has neither checkpoints nor a log."""
 
@@ -40,17 +40,17 @@ class RunStatus(NamedTuple):
     step: int | None = None
     """The last step: logged by a run that is training, else saved."""
     steps: int | None = None
-    """Of the whole training."""
+    """Steps of the whole training."""
     metric: str | None = None
-    """What `score` is: perplexity, or the metric that training chose the weights by; loss where there is neither."""
+    """The kind of `score`: perplexity, or the metric that training chose the weights by; loss if neither."""
     score: float | None = None
-    """Of model.safetensors on the validation set."""
+    """Score of model.safetensors on the validation set."""
     modified: float = 0.0
     """When the run was last written to, in seconds since 1970."""
     process: str | None = None
-    """Of a run that is training: the process and its machine."""
+    """The process and machine of a run that is training."""
     problem: str | None = None
-    """What is wrong with a damaged folder."""
+    """The problem of a damaged folder."""
 
     @classmethod
     def read(cls, path: Path) -> RunStatus:

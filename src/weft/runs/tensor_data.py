@@ -137,7 +137,7 @@ class TensorData:
 
     @property
     def checksum(self) -> str:
-        """That of the header without it and of all data."""
+        """Checksum of all data and of the header without its checksum."""
         return f"{self._checksum:08x}"
 
     def is_finite(self) -> bool:

@@ -31,7 +31,7 @@ class LoggedValidation(NamedTuple):
 
 
 class LoggedDiagnosis(NamedTuple):
-    """What was wrong with a run, and what to do about it."""
+    """A problem of a run, and its remedy."""
 
     step: int
     kind: str
@@ -39,7 +39,7 @@ class LoggedDiagnosis(NamedTuple):
 
 
 class TrainingLog(NamedTuple):
-    """What a log tells of a run."""
+    """The content of a run's log."""
 
     steps: list[LoggedStep]
     validations: list[LoggedValidation]

@@ -64,7 +64,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 class TensorReading:
-    """A safetensors file to be read: each way it can be wrong has an error of its own.
+    """A safetensors file to be read: each kind of damage has its own error.
 
     `read` may be called by another thread than the rest.
     """
@@ -90,7 +90,7 @@ class TensorReading:
         return self._data.is_finite()
 
     def result(self) -> TensorFile:
-        """What was read, checked."""
+        """The tensors, checked."""
         if self._checksum and self._checksum != self._data.checksum:
             raise CheckpointError(
                 f"{self._path}: damaged (its content does not match its checksum); restore it from a copy, or train "

@@ -28,7 +28,7 @@ class Activity:
 
     what: str
     unit: str = ""
-    """What is counted, in the plural; empty: nothing."""
+    """The counted unit, in the plural; empty: nothing is counted."""
     total: int | None = None
     """None: unknown."""
     done: int = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">I")
 PARENT_SECONDS = 0.25
-"""How often a child checks whether its parent is still running."""
+"""Interval at which a child checks whether its parent is still running."""
 
 
 def core_count() -> int:
@@ -100,7 +100,7 @@ def encode_message(header: dict[str, Any], bodies: Sequence[bytes] = ()) -> byte
 
 
 def write_message(stream: IO[bytes], header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
-    """Send a message at once."""
+    """Send a message and flush."""
     stream.write(encode_message(header, bodies))
     stream.flush()
 

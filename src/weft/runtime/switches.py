@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 
 SWITCH_SECONDS = 0.00002
-"""How long a thread may keep the interpreter from another one while a search runs in the background."""
+"""Switch interval of the interpreter's threads while a search runs in the background, in seconds."""
 
 
 class Tf32Switch:
@@ -35,7 +35,7 @@ class Tf32Switch:
         self._changed = threading.Condition()
         self._mode = False
         self._threads = 0
-        """How many are in a block of this mode."""
+        """Number of threads in a block of this mode."""
         self._waiting: deque[object] = deque()
         self._before = (False, False)
         self._own = threading.local()
@@ -100,7 +100,7 @@ allow_tf32 = Tf32Switch().block
 
 
 def set_thread_count(count: int) -> None:
-    """How many cores PyTorch computes on in this thread, and in threads that are started later; for programs."""
+    """Set the number of PyTorch's CPU threads for this thread and those started later; for programs."""
     import torch
 
     torch.set_num_threads(count)
@@ -108,7 +108,7 @@ def set_thread_count(count: int) -> None:
 
 @contextmanager
 def thread_count(count: int) -> Iterator[None]:
-    """How many cores PyTorch computes on in this thread, in the block. A generator must not suspend it."""
+    """Set the number of PyTorch's CPU threads for this thread, in the block. A generator must not suspend it."""
     import torch
 
     before = torch.get_num_threads()
@@ -138,7 +138,7 @@ def _use_one_core() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.get_num_threads()  # the first time, a thread takes over the number that was set last in any of them
+    torch.get_num_threads()  # the first call in a thread adopts the number last set in any thread: here 1
 
 
 class _CountedSwitch:

@@ -93,10 +93,10 @@ class _Endings(NamedTuple):
     finished: np.ndarray
     time: np.ndarray
     slot: np.ndarray
-    """Of the parent where it ended by itself, of the last token where the limit cut it off."""
+    """Slot of the parent if it ended by itself, of the last token if the limit cut it off."""
     score: np.ndarray
     next_score: np.ndarray
-    """Of the finished hypothesis that follows; −∞ if none does."""
+    """Score of the next finished hypothesis; −∞ if there is none."""
     stuck: np.ndarray
     """(B,) whether the sentence stopped because nothing could follow."""
 

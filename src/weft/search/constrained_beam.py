@@ -45,7 +45,7 @@ from weft.search.top_k import top_k
 from weft.tree import map_tree, repeat
 
 Progress = tuple[tuple[int, int], ...]
-"""Of each different phrase: how often it occurred, and how many tokens of its next occurrence match."""
+"""For each distinct phrase: its number of occurrences, and the matching tokens of the next occurrence."""
 
 
 class PhraseTracker:
@@ -113,9 +113,9 @@ class Node(NamedTuple):
     slot: int
     """The slot of the parent."""
     log_probability: float
-    """Of the token alone, as the model gives it."""
+    """log p of the token alone, as the model gives it."""
     score: float
-    """Of all tokens, after the constraints: what the search compares."""
+    """Score of all tokens, after the constraints, by which the search compares."""
     progress: Progress
     met: int
 

@@ -96,7 +96,7 @@ def exhaustive_search(model: StepModel, request: SearchRequest, options: ExactOp
 def exact_search(
     model: StepModel, request: SearchRequest, options: ExactOptions, known_scores: Sequence[float] | None = None
 ) -> list[list[Hypothesis]]:
-    """What `exhaustive_search` finds, without expanding what cannot win.
+    """The outputs of `exhaustive_search`, found without expanding prefixes that cannot win.
 
     ``known_scores``: for every sentence a score that ``n_best`` sequences are known to reach (by a beam, say), −∞ for
     nothing known; where fewer do reach it, the sentence is searched again without it.
@@ -133,7 +133,7 @@ class _Traversal(NamedTuple):
 
 
 class _SortKey(NamedTuple):
-    """What finished sequences are ordered by, the smallest first. That of a prefix, with its bound for a score, is
+    """The sort key of finished sequences, the smallest first. That of a prefix, with its bound for a score, is
     smaller than that of any continuation."""
 
     minus_score: float
@@ -155,7 +155,7 @@ class _Prefixes(NamedTuple):
     tokens_RT: Tensor
     """The begin token first."""
     log_probs_RT: Tensor
-    """Of every token; 0 for the begin token."""
+    """log p of every token; 0 for the begin token."""
     totals_R: Tensor
     """log p of the prefix."""
     coverage_RS: Tensor | None
@@ -167,7 +167,7 @@ class _Level:
     """Prefixes of one length that wait to be expanded, most likely first: a parent's row and one token more each."""
 
     state: SearchState
-    """Of the parents, after their step; its `extra` are their prefixes."""
+    """State of the parents, after their step; its `extra` are their prefixes."""
     parents: Tensor
     tokens: Tensor
     log_probs: Tensor
@@ -350,13 +350,13 @@ class _Search:
             self.longest = _Sequence(key, [*prefixes.log_probs_RT[row, 1:].tolist(), float(best_R[row])])
 
     def bound(self) -> float:
-        """Of the scores of all sequences that were not found: of those that wait, and of those that were pruned."""
+        """An upper bound on the scores of all other sequences: those that wait, and those that were pruned."""
         waiting = [float(level.totals[level.taken]) for level in self.levels if level.taken < len(level.totals)]
         largest = max(waiting, default=FORBIDDEN) if self.nodes else 0.0
         return max(self.ranking.bound(largest, self.max_length), self._threshold())
 
     def hypotheses(self, bound: float) -> list[Hypothesis]:
-        """What was found, best first. ``bound``: of the scores of all others; −∞ where the search is complete."""
+        """The sequences found, best first. ``bound``: upper bound on other scores; −∞ where the search is complete."""
         sequences = self.best or ([self.longest] if self.longest else [])
         if not sequences:
             raise SearchError("exact search: the model gives no token any probability; are its weights finite?")

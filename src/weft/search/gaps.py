@@ -8,7 +8,7 @@ discarded prefix (`Ranking.bound`):
     gap_i = max(0, max_prefixes bound(prefix) − score_i)
 
 for the i-th of the outputs that were found, best first. Where it is 0, no output but those before it scores as high:
-those up to the i-th are proven to be the best i. What a search has discarded it knows anyway:
+those up to the i-th are proven to be the best i. The discarded prefixes are known to each search:
 
     beam     at each step the extensions after the k best, some of which it may keep where others end; at the end what
              is still in the beam
@@ -36,7 +36,7 @@ PROBABILITY_ERROR = 1e-6
 
 
 def gap(bound: float, score: float) -> float:
-    """``bound``: of the scores of all outputs that were not found."""
+    """The optimality gap of a score; ``bound``: an upper bound on the scores of all other outputs."""
     if bound == FORBIDDEN:
         return 0.0
     return max(bound - score + rounding_error(bound), 0.0)
@@ -55,7 +55,7 @@ def rounding_error(score: float) -> float:
 
 
 def greedy_bound(log_probs: Sequence[float], ranking: Ranking, max_length: int) -> float:
-    """Of the scores of all outputs but the one whose tokens have these log-probabilities."""
+    """An upper bound on the scores of all outputs but the one whose tokens have these log-probabilities."""
     log_probs_T = np.array(log_probs, dtype=np.float64)
     others_T = np.log(np.maximum(1.0 - np.exp(log_probs_T), 0.0) + PROBABILITY_ERROR)
     before_T = np.cumsum(log_probs_T) - log_probs_T

@@ -29,7 +29,7 @@ TRACED_CANDIDATES = 12
 
 
 class StepModel(Protocol):
-    """All that a search needs of a model. An ensemble is one, and so is a table in a test."""
+    """The model interface that a search needs. An ensemble is one, and so is a table in a test."""
 
     def start(self, memory: Any) -> Tree:
         """The state before the first token; a row for every row of the memory."""
@@ -172,7 +172,7 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
     """The number of hypotheses of each sentence, at most N."""
     tokens_BNT: np.ndarray
     lengths_BN: np.ndarray
-    """The number of token scores: of its tokens and, where it ended by itself, of the end token."""
+    """Number of token scores: its tokens and, if it ended by itself, the end token."""
     ended_BN: np.ndarray
     """The index in `ENDED`."""
     scores_BN: np.ndarray
@@ -208,7 +208,7 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
         return self.gaps() if callable(self.gaps) else self.gaps
 
     def part(self, sentences: slice) -> HypothesisArrays:
-        """Those of some sentences."""
+        """The hypotheses of some sentences."""
         names = [each.name for each in fields(self) if each.name != "gaps"]
         parts = {name: getattr(self, name)[sentences] for name in names}
         return HypothesisArrays(**parts, gaps=lambda: self.gaps_BN[sentences])

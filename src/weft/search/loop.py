@@ -74,7 +74,7 @@ class StepLoop:
 
 
 def _step_records(sentences_B: Tensor, records: Sequence[Tree]) -> list[StepRecords]:
-    """Of steps of the same sentences: one, unless their shapes differ (attention to a history that grows)."""
+    """Records of steps of the same sentences: one, unless their shapes differ (attention to a history that grows)."""
     columns = list(zip(*map(leaves, records), strict=True))
     if len(records) > 1 and all(leaf.shape == column[0].shape for column in columns for leaf in column):
         stacked = (torch.stack(column) for column in columns)

@@ -47,7 +47,7 @@ class PathCandidates(NamedTuple):
     probabilities_BKC: Tensor
     """After the temperature and before any filter."""
     log_probs_BKC: Tensor
-    """Of the model itself."""
+    """log p of the model itself."""
     kept_BKC: Tensor
     mass_BK: Tensor
     count_BK: Tensor
@@ -57,7 +57,7 @@ class PathCandidates(NamedTuple):
 def path_hypotheses(
     steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
 ) -> Sequence[list[Hypothesis]]:
-    """All hypotheses of every sentence, in the order of their slots; ``with_gap``: of a greedy search."""
+    """All hypotheses of every sentence, in the order of their slots; ``with_gap``: for greedy search."""
     steps = [map_tree(Tensor.cpu, some) for some in steps]
     values = [part.numpy() for part in join_steps(steps, len(request.max_lengths))]
     arrays = path_arrays(values, request, ranking, with_gap=with_gap)
@@ -149,7 +149,7 @@ def _trace(positions: Sequence[tuple[PathRecord, tuple[int, int]]], number: int)
 
 
 def draw_of(record: PathRecord, position: tuple[int, ...]) -> Draw:
-    """The draw of one hypothesis in a step. ``position``: of the hypothesis in the record's tensors."""
+    """The draw of one hypothesis in a step. ``position``: its index in the record's tensors."""
     candidates = record.candidates
     assert candidates is not None
     tokens = candidates.tokens_BKC[position].tolist()

@@ -28,7 +28,7 @@ class Ranking(NamedTuple):
     """"power", "gnmt" or "none"."""
     alpha: float = 1.0
     beta: float = 0.0
-    """Of the coverage penalty; 0: none."""
+    """Weight of the coverage penalty; 0: none."""
 
     def score(self, log_probability: float, length: int, coverage: float = 0.0) -> float:
         """``coverage``: Σ_j log min(Σ_t a_tj, 1), see `coverage_score`."""
@@ -60,7 +60,7 @@ DEFAULT_RANKING = Ranking()
 def coverage_score(coverage_XS: Tensor, source_lengths_B: Tensor | None = None) -> Tensor:
     """Σ_j log min(Σ_t a_tj, 1) of a coverage: attention weights summed over t.
 
-    ``source_lengths_B``: of coverages (B, K, S), the number of source tokens j; the rest is padding. None: nothing is.
+    ``source_lengths_B``: for coverages (B, K, S), the number of source tokens j; the rest is padding. None: no padding.
     """
     logs_XS = coverage_XS.clamp(min=MIN_COVERAGE, max=1.0).log()
     if source_lengths_B is not None:

@@ -8,9 +8,9 @@ A run of period n is a stretch of tokens in which y_t = y_{t−n} from its (n+1)
 tokens. So a phrase of n tokens may occur any number of times below ``copies`` in a row, and a short one more often,
 until the run has ``tokens`` tokens: "very very very very", "10000000" and a stutter of letters are not loops.
 
-Held to this by tests/search/test_repetition.py: the constraint (`weft.search.constraints.NoLoops`), its kernel
-(`weft.fast.triton.top_k`) and `has_loop`. The metric (`weft.evaluation.repetition.find_loop`) counts whole copies of
-a phrase in the same `runs`.
+tests/search/test_repetition.py compares the constraint (`weft.search.constraints.NoLoops`), its kernel
+(`weft.fast.triton.top_k`) and `has_loop` with it. The metric (`weft.evaluation.repetition.find_loop`) counts whole
+copies of a phrase in the same `runs`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 
 class LoopLimits(NamedTuple):
-    """Which runs are loops."""
+    """The limits above which a run is a loop."""
 
     longest: int = 16
     """The longest phrase, in tokens."""

@@ -118,7 +118,7 @@ class SearchState(NamedTuple):
 
     @classmethod
     def start(cls, request: SearchRequest, model_state: Tree, *, rows: int = 1, extra: Any = None) -> SearchState:
-        """Before the first token. ``model_state``: of ``rows`` rows for every sentence."""
+        """The state before the first token. ``model_state``: ``rows`` rows for every sentence."""
         inputs, window = SearchInputs.of(request).on(request.device), history_window(request)
         return cls.of(inputs, model_state, begin=request.begin, rows=rows, window=window)._replace(extra=extra)
 
@@ -171,7 +171,7 @@ class SearchStart:
     rows: int
     """Hypotheses of every sentence."""
     window: int
-    """Of the history; see `history_window`."""
+    """Window of the history; see `history_window`."""
     device: torch.device
 
     def __call__(self, inputs: SearchInputs) -> SearchState:

@@ -46,7 +46,7 @@ class Draw(NamedTuple):
     tokens: list[int]
     """The most likely candidates, best first; the chosen one is always among them."""
     probabilities: list[float]
-    """Of each, after the temperature and before any filter."""
+    """Probability of each token, after the temperature and before any filter."""
     kept: list[bool]
     """Whether the filters kept it."""
     chosen: int

@@ -4,7 +4,7 @@
 ``train``, 1 each to ``valid`` and ``test``), so the splits share no source whatever the seeds, counts and options.
 ``train`` is drawn with replacement: a small task repeats itself. In ``valid`` and ``test`` no source occurs twice.
 
-To add one, write its ``sample`` function in a file of its own and add its line to `TASKS`.
+To add one, write its ``sample`` function in its own file and add its line to `TASKS`.
 """
 
 from __future__ import annotations

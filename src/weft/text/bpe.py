@@ -3,7 +3,7 @@
 Sennrich et al. 2016, *Neural machine translation of rare words with subword units*. Learning, encoding and the file
 (`tokenizer.json`) are those of the `tokenizers` library; a file opened with it alone encodes identically.
 
-**Words** are those of `weft.text.pretokenization`. The marker of a word's end (or beginning) is a symbol of its own, as
+**Words** are those of `weft.text.pretokenization`. The marker of a word's end (or beginning) is a separate symbol, as
 in the paper: every character may end a word, and an unknown one does not swallow the space beside it.
 
 **Round trip.** Exact, including repeated spaces, if every character occurred in the training text. Other white space
@@ -20,7 +20,7 @@ merged symbols follow in the order they were learned. So in "low lower newest wi
 **Special tokens.** A merge that would spell ``<unk>``, ``<s>``, ``</s>``, a predefined symbol or a byte token is
 removed, with those built upon it: such text stays in smaller subwords.
 
-**Protected matches** with an id of their own need no merges: the library takes a word that is in the vocabulary as one
+**Protected matches** with their own id need no merges: the library takes a word that is in the vocabulary as one
 token (``ignore_merges``). No merges are learned from them.
 
 **Long words.** Merges are learned from pieces of at most 1,000 characters of a word (`MAX_LEARNED_WORD`): a line
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 Merges = list[tuple[str, str]]
 END_OF_WORD = "</w>"
-"""How the boundary marker is displayed if it ends words."""
+"""Display form of the boundary marker if it ends words."""
 MAX_CACHED_WORDS = 1 << 16
 REPETITIONS = 1024
 """Copies of a word in one line of the library's training text."""
@@ -147,7 +147,7 @@ class BPE(SubwordTokenizer):
         return cls(vocabulary, merges, scheme)
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        """The same merges, with ids for the characters that had none."""
+        """The tokenizer with ids for the characters that had none; the merges stay."""
         new = self._new_characters(texts, self._ids, minimum_count)
         vocabulary = self._ids | {character: id for id, character in enumerate(new, self.size)}
         return type(self)(vocabulary, self._merges, self.scheme)

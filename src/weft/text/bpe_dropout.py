@@ -77,7 +77,7 @@ class BPEDropout:
 
 
 def merge_long(ids: list[int], merges: Merges, probability: float, random: Random) -> list[int]:
-    """The same for a word of any length: possible merges in a heap, skipped ones put back after the next merge."""
+    """BPE-dropout of a word of any length: possible merges in a heap, skipped ones put back after the next merge."""
     ids = list(ids)
     following = [*range(1, len(ids)), -1]
     previous = list(range(-1, len(ids) - 1))

@@ -111,7 +111,7 @@ class CharacterTokenizer:
         return [self.vocabulary.symbol(id) for id in ids]
 
     def with_symbols(self, symbols: Sequence[str]) -> Self:
-        """The same with ids for these symbols after its own; for decoding alone."""
+        """The tokenizer with ids for these symbols after its own; for decoding only."""
         extended = copy.copy(self)
         extended.vocabulary = self.vocabulary.with_symbols(symbols)
         extended._texts = (*self._texts, *symbols)

@@ -117,7 +117,7 @@ class ColumnTokenizer:
 
 
 class SymbolColumnTokenizer(ColumnTokenizer):
-    """The same for a tokenizer of whole symbols: see `weft.text.copying.HasSymbols`."""
+    """A column tokenizer over a tokenizer of whole symbols: see `weft.text.copying.HasSymbols`."""
 
     def symbols(self, text: str) -> list[str]:
         """The symbols of all columns, with one between them that is in no text."""

@@ -38,13 +38,13 @@ class HasSymbols(Protocol):
         """The symbols of ids; of a special token, its name."""
 
     def with_symbols(self, symbols: Sequence[str]) -> Self:
-        """The same with ids for these symbols after its own; for decoding alone."""
+        """The tokenizer with ids for these symbols after its own; for decoding only."""
 
 
 def target_ids(tokenizers: Tokenizers) -> list[int]:
     """For each source id the id of the same token in the target vocabulary; −1 if it has none.
 
-    The same token is the same symbol, or a piece with the same text in which boundaries are marked alike.
+    The same token is the same symbol, or a piece with the same text and the same boundary marks.
     """
     source, target = tokenizers
     if tokenizers.joint:

@@ -1,6 +1,6 @@
 """External tokenizers: a `tokenizer.json` of any model, or a SentencePiece model.
 
-They encode with their own library, after a file has been tried in a process of its own (`check_isolated`). Only the ids
+They encode with their own library, after a file has been tried in a separate process (`check_isolated`). Only the ids
 change: unknown, begin and end get weft's 0, 1 and 2, and all others follow in their own order; ``external_ids`` keeps,
 for every id here, the one there (None: no such special token).
 
@@ -39,7 +39,7 @@ from weft.text.word_cache import TokenArrays, to_arrays, to_lists
 MAX_ID = (1 << 24) - 1
 """The largest id that a file may give to a token: there is a table of all ids up to it."""
 NOT_A_MODEL = {"tokenizers": "damaged, or not a tokenizer.json", "sentencepiece": "not a SentencePiece model"}
-"""What messages say of a file that the library does not load."""
+"""Error messages for a file that the library does not load."""
 
 
 class Engine(Protocol):

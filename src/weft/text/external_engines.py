@@ -77,7 +77,7 @@ class TokenizersEngine:
 
     @cached_property
     def _literal(self) -> tokenizers.Tokenizer:
-        """The same, for texts that spell a special token."""
+        """The library's tokenizer for texts that spell a special token."""
         library = tokenizers.Tokenizer.from_str(self.content())
         library.encode_special_tokens = True
         return library

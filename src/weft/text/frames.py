@@ -37,13 +37,13 @@ class Frame(NamedTuple):
     source_before: tuple[int, ...] = ()
     source_after: tuple[int, ...] = (END,)
     begin: int = BEGIN
-    """What the decoder reads first."""
+    """The first input of the decoder."""
     target_before: tuple[int, ...] = ()
-    """What stands before every target, such as its language."""
+    """Tokens before every target, such as its language."""
 
     @property
     def start(self) -> tuple[int, ...]:
-        """All that the decoder reads before the first token of a text."""
+        """The decoder inputs before the first token of a text."""
         return (self.begin, *self.target_before)
 
     def source(self, ids: Sequence[int]) -> list[int]:
@@ -60,7 +60,7 @@ DEFAULT_FRAME = Frame()
 
 @dataclass(frozen=True)
 class FrameRules:
-    """How a model frames its texts in each of its languages, and the languages that are chosen."""
+    """The special tokens around texts in each language of a model, and the chosen languages."""
 
     source_before: tuple[FrameToken, ...] = ()
     source_after: tuple[FrameToken, ...] = (END,)
@@ -102,14 +102,14 @@ class FrameRules:
         return None
 
     def with_languages(self, source: str | None, target: str | None) -> FrameRules:
-        """The same for other languages; None: as it is."""
+        """The rules for other languages; None: unchanged."""
         for side, language in (("source", source), ("target", target)):
             if language is not None:
                 self.check_language(side, language, flag=FLAGS[side])
         return replace(self, source=source or self.source, target=target or self.target)
 
     def with_new_languages(self, names: Mapping[str, str], first: int) -> FrameRules:
-        """The same with more languages, whose ids begin with ``first``; each with the name of one like it."""
+        """The rules with more languages, whose ids begin with ``first``; each names a similar language."""
         where = "tokenizer.new_languages:"
         if not self.languages:
             raise VocabularyError(f"{where} the model that training starts from has no languages to add others to")
@@ -123,7 +123,7 @@ class FrameRules:
         return replace(self, languages={**self.languages, **{name: first + n for n, name in enumerate(names)}})
 
     def check_language(self, side: str, language: str, *, flag: str | None = None) -> None:
-        """Fail unless the side has this language; ``flag``: the option that named it, if it has a name of its own."""
+        """Fail unless the side has this language; ``flag``: the option that named it, if it has its own name."""
         where = f"{option(f'{side}_language', language, flag=flag)}:"
         tokens = (*self.source_before, *self.source_after, self.begin, *self.target_before)
         if side not in tokens:
@@ -136,7 +136,7 @@ class FrameRules:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], size: int) -> FrameRules:
-        """What `to_json` wrote; `ValueError` if an id is not one of ``size`` ids, or anything else is wrong."""
+        """Read the output of `to_json`; `ValueError` if an id is not one of ``size`` ids, or anything else is wrong."""
         sequences = {name: tuple(content[name]) for name in ("source_before", "source_after", "target_before")}
         begin, languages = content["begin"], dict(content["languages"])
         for token in (*sequences["source_before"], *sequences["source_after"], *sequences["target_before"], begin):
@@ -160,7 +160,7 @@ def _is_id(value: object, size: int) -> bool:
 
 
 def _nearest(given: str, languages: list[str]) -> str:
-    """A suggestion if a name is near or begins alike, else some of the names."""
+    """A suggestion if a name is near or has the same beginning, else some of the names."""
     close = difflib.get_close_matches(given, languages, n=1)
     beginning = given[:2].lower()
     alike = [name for name in languages if beginning and name.lower().startswith(beginning)]

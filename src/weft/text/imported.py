@@ -70,12 +70,12 @@ class ImportedTokenizer(ExternalTokenizer):
         return self.rules.frame()
 
     def with_languages(self, source: str | None, target: str | None) -> Self:
-        """The same for other languages; None: as it is."""
+        """The tokenizer for other languages; None: unchanged."""
         rules = self.rules.with_languages(source, target)
         return self if rules == self.rules else self.with_rules(rules)
 
     def with_new_languages(self, names: Mapping[str, str]) -> Self:
-        """The same with tokens for more languages, after all others; each with the name of one like it."""
+        """The tokenizer with tokens for more languages, after all others; each names a similar language."""
         other = self.with_rules(self.rules.with_new_languages(names, self.size))
         other.vocabulary = replace(self.vocabulary, rows=self.vocabulary.rows + len(names))
         other.external_ids = other.vocabulary.order()
@@ -155,7 +155,7 @@ def check_rows(ids: Collection[int], rows: int, *, name: str) -> None:
 
 
 def _content(engine: Engine) -> Any:
-    """What a file holds of an engine."""
+    """The content of an engine for its file."""
     if isinstance(engine, PieceEngine):
         return {"model": base64.b64encode(engine.model).decode("ascii"), **engine.table.to_json()}
     if isinstance(engine, ByteEngine):
@@ -178,7 +178,7 @@ def _read_engine(source: str, content: Any, vocabulary: Vocabulary, *, name: str
 
 
 def piece_engine(model: bytes, table: PieceTable, *, name: str) -> PieceEngine:
-    """SentencePiece with a table; the model is tried in a process of its own first."""
+    """SentencePiece with a table; the model is first tried in a separate process."""
     try:
         import sentencepiece  # noqa: F401 (it is used in the child process)
     except ImportError:
@@ -188,6 +188,6 @@ def piece_engine(model: bytes, table: PieceTable, *, name: str) -> PieceEngine:
 
 
 def tokenizers_engine(content: str, special: tuple[int, int, int], *, name: str) -> TokenizersEngine:
-    """A `tokenizer.json`, which is tried in a process of its own first."""
+    """A `tokenizer.json`, which is first tried in a separate process."""
     check_isolated("tokenizers", content.encode("utf-8"), name=name)
     return TokenizersEngine(content, special)

@@ -14,7 +14,7 @@ from typing import Any
 from weft.text.specials import UNKNOWN_TEXT
 
 LANGUAGE_CODE = re.compile(r">>.*?<<", re.DOTALL)
-"""What OPUS-MT models read in front of a source: the language to translate into."""
+"""The target-language code that OPUS-MT models read before a source."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PieceTable:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> PieceTable:
-        """What `to_json` wrote; `ValueError` if it is something else."""
+        """Read the output of `to_json`; `ValueError` if it is something else."""
         names, unknown, leading_code = content["names"], content["unknown"], content["leading_code"]
         special, added = content["special"], content["added"]
         ids = [unknown, *special, *added]
@@ -143,7 +143,7 @@ class ByteEngine:
         return ids
 
     def token_bytes(self, id: int) -> bytes:
-        """What a token adds to a text."""
+        """The bytes that a token adds to a text."""
         if id < self.FIRST:
             return UNKNOWN_TEXT.encode() if id == 2 else b""
         if id < self.FIRST + 256:

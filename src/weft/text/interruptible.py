@@ -2,9 +2,9 @@
 
 Python runs the handler of a signal in the main thread, between two of its instructions: during a call into a library
 written in another language, Ctrl-C and SIGTERM wait for its end, which may be minutes away. Here another thread makes
-the call, and the main thread waits for it in Python. What a handler raises leaves the call at once; the abandoned
-thread is a daemon, and ends with the process or when its library returns. The library must release the global
-interpreter lock, as the trainers of `tokenizers` and SentencePiece do.
+the call, and the main thread waits for it in Python. An exception of a handler leaves the call immediately; the
+abandoned thread is a daemon, and ends with the process or when its library returns. The library must release the
+global interpreter lock, as the trainers of `tokenizers` and SentencePiece do.
 
 The main thread waits in intervals: a signal that arrives between its last instruction and the system call that waits,
 or that the system delivers to another thread, interrupts no wait, and its handler runs after the interval.
@@ -19,11 +19,11 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 POLL_SECONDS = 0.5
-"""How long a signal that interrupted no wait is left unanswered at most."""
+"""The longest delay of a signal that interrupted no wait, in seconds."""
 
 
 def interruptible(call: Callable[[], Value]) -> Value:
-    """What the call returns or raises; outside of the main thread, which no handler interrupts, a plain call."""
+    """Return or raise what the call does; outside of the main thread, which no handler interrupts, a plain call."""
     if threading.current_thread() is not threading.main_thread():
         return call()
     values: list[Value] = []

@@ -31,7 +31,7 @@ from weft.runtime.processes import child_environment, message_pipes, read_messag
 CPU_SECONDS = 10.0
 """CPU time that every call may take, whatever its size."""
 BYTES_PER_SECOND = 1 << 20
-"""How many bytes of a request allow one more second."""
+"""Bytes of a request per additional second of its time limit."""
 MEMORY_BYTES = 8 << 30
 """Address space of a child."""
 _ITEM = struct.Struct("<q")
@@ -74,7 +74,7 @@ class IsolatedProcess:
         return type(self), (self._module, self._start)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What the function returns; `IsolatedError` if it raises an error, exceeds a limit or ends its process."""
+        """Call a function in the child; `IsolatedError` if it raises an error, exceeds a limit or ends its process."""
         with self._lock:
             if self._child is None or self._child.parent != os.getpid():
                 self._child = _Child(self._module)

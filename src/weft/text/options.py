@@ -15,7 +15,7 @@ class LearningOptions:
     size: int | None = None
     """Maximum number of ids, special tokens included (bpe, unigram: required; byte: always 259)."""
     minimum_count: int = 1
-    """How often a character, a word, a pair to merge, or a protected match must occur."""
+    """The minimum count of a character, a word, a pair to merge, or a protected match."""
     end_of_word: bool = True
     """bpe, unigram: mark where a word ends (``</w>``) rather than where it begins (``▁``)."""
     byte_level: bool = False

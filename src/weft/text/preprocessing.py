@@ -30,7 +30,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """What is done to a text before it is split into characters or words."""
+    """Processing of a text before it is split into characters or words."""
 
     normalize: str = "none"
     lowercase: bool = False
@@ -70,7 +70,7 @@ class Preprocessor:
         return bool(self.symbols or self.protect)
 
     def segments(self, text: str) -> list[Segment]:
-        """The segments of a text, none of them empty; concatenated they are the normalized text."""
+        """The nonempty segments of a text; concatenated they are the normalized text."""
         if not self.protect:
             return list(self._split_symbols(text))
         segments: list[Segment] = []
@@ -118,7 +118,7 @@ class Preprocessor:
         return frozenset(self.protected_tokens)
 
     def to_json(self) -> dict[str, object]:
-        """What the tokenizer's file says of it: whatever differs from the default."""
+        """The settings for the tokenizer's file: those that differ from the default."""
         content: dict[str, object] = {
             "normalize": self.normalize,
             "lowercase": self.lowercase,

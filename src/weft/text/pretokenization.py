@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 BOUNDARY = "▁"
 BOUNDARY_REPLACEMENT = "_"
-"""What a boundary marker in the text itself is read as."""
+"""Replacement for a boundary marker in the text itself."""
 BYTE_BOUNDARY = "Ġ"
 """The byte-level character for a space."""
 SPECIAL_SPELLING = r"<(?=(?:/?s|unk|0x[0-9A-F]{2})>)"
@@ -48,7 +48,7 @@ SPECIAL_SPELLING = r"<(?=(?:/?s|unk|0x[0-9A-F]{2})>)"
 
 @dataclass(frozen=True)
 class Pretokenization:
-    """How a text becomes words, and which tokens there are beside the learned ones."""
+    """Splitting of a text into words, and the tokens besides the learned ones."""
 
     end_of_word: bool = True
     byte_level: bool = False
@@ -83,7 +83,7 @@ class Pretokenization:
         return (*SPECIALS, *self.symbols, *(BYTE_TOKENS if self.byte_fallback else ()))
 
     def to_vocabulary(self, text: str) -> str:
-        """How normalized text is written in the vocabulary."""
+        """Normalized text as written in the vocabulary."""
         if self.byte_level:
             alphabet = byte_alphabet()
             return "".join(alphabet[value] for value in text.encode())

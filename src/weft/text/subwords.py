@@ -54,7 +54,7 @@ class SubwordTokenizer:
 
     @cached_property
     def _library(self) -> tokenizers.Tokenizer:
-        """What encodes; it is built when it is first used."""
+        """The library's tokenizer, built when first used."""
         return self._build_library()
 
     def _build_library(self) -> tokenizers.Tokenizer:
@@ -223,7 +223,7 @@ class SubwordTokenizer:
 
 @contextmanager
 def damage_errors(name: str) -> Iterator[None]:
-    """Whatever is raised in the block means that the file of this name is damaged: the library raises `Exception`."""
+    """Report any exception in the block as a damaged file of this name: the library raises plain `Exception`."""
     try:
         yield
     except Exception as error:
@@ -243,7 +243,7 @@ def between_symbols(texts: Iterable[str], scheme: Pretokenization) -> Iterator[s
 
 
 def count_words(texts: Iterable[str], scheme: Pretokenization, *, split_specials: bool) -> Counter[str]:
-    """How often each word occurs, as it is written in the vocabulary; a very long word is cut into pieces."""
+    """Word counts, written as in the vocabulary; a very long word is cut into pieces."""
     library = untrained_tokenizer(scheme, split_specials=split_specials)
     if scheme.protect:
         raw = Counter(between_symbols(texts, scheme))

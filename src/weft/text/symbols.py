@@ -78,7 +78,7 @@ def check_patterns(patterns: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _check_time(patterns: tuple[str, ...]) -> None:
-    """Refuse patterns that take too long on long words: they are tried in a process of their own."""
+    """Refuse patterns that take too long on long words: they are tried in a separate process."""
     repeating = [pattern for pattern in patterns if any(character in pattern for character in "*+?{|(")]
     if not repeating:
         return

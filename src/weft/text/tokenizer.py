@@ -1,4 +1,4 @@
-"""What every tokenizer does, and how one is learned and loaded.
+"""The tokenizer interface, and how tokenizers are learned and loaded.
 
 ========== ===================================== ============================ ==============================
 kind       unit                                  unknown                      decode(encode(text)) == text
@@ -87,7 +87,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode_arrays(self, texts: Sequence[str]) -> TokenArrays:
-        """The same as arrays, fastest: the ids of all texts concatenated (int32), and the number of each (int64)."""
+        """Encode to arrays, fastest: the ids of all texts concatenated (int32), and the length of each (int64)."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -103,7 +103,7 @@ class Tokenizer(Protocol):
         ...
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        """The same with ids for the symbols of the texts that it does not know; existing ids do not change."""
+        """The tokenizer with ids for unknown symbols of the texts; existing ids do not change."""
         ...
 
     def save(self, path: Path) -> None:
@@ -183,7 +183,7 @@ class Tokenizers(NamedTuple):
         return getattr(self.source, "column_tokenizer", self.source) is self.target
 
     def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
-        """The same for sources of ``count`` columns (`weft.text.columns`); ``features``: those that list features."""
+        """The tokenizers for sources of ``count`` columns (`weft.text.columns`); ``features``: feature columns."""
         if count == 1:
             return self
         from weft.text.columns import make_column_tokenizer
@@ -203,7 +203,7 @@ class Tokenizers(NamedTuple):
         return tuple(rules.languages)
 
     def with_languages(self, source: str | None, target: str | None) -> Tokenizers:
-        """The same for other languages; None: as it is."""
+        """The tokenizers for other languages; None: unchanged."""
         if source is None and target is None:
             return self
         if not self.languages:
@@ -215,7 +215,7 @@ class Tokenizers(NamedTuple):
         return Tokenizers(changed, changed if self.joint else self.target.with_languages(source, target))
 
     def with_new_languages(self, names: Mapping[str, str]) -> Tokenizers:
-        """The same with tokens for more languages, each with the name of one like it."""
+        """The tokenizers with tokens for more languages; each names a similar language."""
         if not names:
             return self
         if not self.languages:

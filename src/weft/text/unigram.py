@@ -1,4 +1,4 @@
-"""Unigram tokenizer: the most likely segmentation of a word into subwords, each with a probability of its own.
+"""Unigram tokenizer: the most likely segmentation of a word into subwords, each with its own probability.
 
 Kudo 2018, *Subword regularization*, section 3.2. Words, boundary markers, symbols and protected matches are those of
 `weft.text.pretokenization`, as for BPE; encoding and the file (`tokenizer.json`) are those of the `tokenizers` library,
@@ -46,7 +46,7 @@ THREADS = 4
 SYMBOL_SCORE = -10_000.0
 """Score of a predefined symbol: symbols are found before the model sees the text, and never by the model."""
 PROTECTED_MARGIN = 1e-3
-"""How much better a protected match scores than its best segmentation."""
+"""The score of a protected match above its best segmentation."""
 UNREACHABLE_SCORE = 100.0
 _RESERVED = re.compile("[\x00-\x1f\x7f▅]")
 
@@ -103,7 +103,7 @@ class Unigram(SubwordTokenizer):
         )
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:
-        """The same subwords, with ids of the lowest score for the characters that had none."""
+        """The tokenizer with ids of the lowest score for the characters that had none; the subwords stay."""
         new = self._new_characters(texts, (token for token, _ in self._scores), minimum_count)
         lowest = min((score for _, score in self._scores if score > SYMBOL_SCORE), default=0.0)
         return type(self)([*self._scores, *((character, lowest) for character in new)], self.scheme)

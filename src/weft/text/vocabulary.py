@@ -2,7 +2,7 @@
 
 The special tokens come first. Then the symbols: the most frequent first, ties in code point order, so that the same
 text always gives the same ids, in whatever order it was read. The special tokens are not in the table that text is
-looked up in: a symbol spelled ``</s>`` has an id of its own, or is unknown.
+looked up in: a symbol spelled ``</s>`` has its own id, or is unknown.
 
 The file: ``{"weft_tokenizer": 2, "kind": "word", "symbols": [...], ...}``, predefined symbols first, then by frequency.
 """
@@ -134,7 +134,7 @@ def save_tokenizer(path: Path, kind: str, **content: object) -> None:
 
 
 def read_flag(content: dict[str, Any], setting: str, name: str) -> bool:
-    """A true or false of a tokenizer's file; ``name``: of the file."""
+    """A true or false of a tokenizer's file; ``name``: the file's."""
     value = content.get(setting)
     if not isinstance(value, bool):
         raise VocabularyError(f"{name}: damaged: {setting} is {value!r}, expected true or false")

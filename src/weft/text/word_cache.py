@@ -38,7 +38,7 @@ def to_lists(arrays: TokenArrays) -> list[list[int]]:
 
 
 def decode_arrays(tokenizer: Any, arrays: TokenArrays) -> list[str]:
-    """The texts of arrays of ids, at once where a tokenizer has a `decode_arrays`, else one by one."""
+    """The texts of arrays of ids, in one call if the tokenizer has a `decode_arrays`, else one by one."""
     decode = getattr(tokenizer, "decode_arrays", None)
     texts: list[str] = [tokenizer.decode(ids) for ids in to_lists(arrays)] if decode is None else decode(arrays)
     return texts

@@ -1,6 +1,6 @@
 """Splitting a line into words.
 
-A line is split at white space; within a chunk every punctuation mark or symbol is a word of its own, except that
+A line is split at white space; within a chunk every punctuation mark or symbol is a separate word, except that
 
 - an apostrophe stays with the letters before it if letters follow (French elision: ``l'ami`` → ``l'`` ``ami``);
 - a hyphen or an underscore between letters stays inside its word (``vingt-deux``, ``arc-en-ciel``);

@@ -13,7 +13,7 @@ the line exactly if its words were separated by single spaces and it neither beg
 An unknown word decodes as ``⁇`` between spaces.
 
 Predefined symbols and protected matches (`weft.text.symbols`) carry no joiner. Where one is attached to its neighbor,
-a joiner of its own stands between them, as a token::
+a separate joiner stands between them, as a token::
 
     a<2de> b   →   a  ￭  <2de>  b
 """
@@ -98,7 +98,7 @@ class WordTokenizer:
         return [self.vocabulary.symbol(id) for id in ids]
 
     def with_symbols(self, symbols: Sequence[str]) -> Self:
-        """The same with ids for these words after its own; for decoding alone."""
+        """The tokenizer with ids for these words after its own; for decoding only."""
         vocabulary = self.vocabulary.with_symbols(symbols)
         return type(self)(vocabulary, split_punctuation=self.split_punctuation, preprocessor=self.preprocessor)
 

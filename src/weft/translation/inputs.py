@@ -143,7 +143,7 @@ def is_within(limit: int, tokenizers: Tokenizers, *, source: str = "", target: s
 
 
 def checked_pairs(pairs: PairStore, *, training_limit: int) -> PairStore:
-    """Pairs to score, none of them far longer than all that the model was trained on, as in `check_lengths`."""
+    """Pairs to score; an error if one is far longer than the training pairs, as in `check_lengths`."""
     limit = max_tokens(training_limit)
     for side, store in (("source", pairs.source), ("target", pairs.target)):
         longest = int(np.diff(store.offsets).max(initial=0))

@@ -28,7 +28,7 @@ class NamedTokens(NamedTuple):
 
 
 BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
-"""What the decoder of weft's own models reads first."""
+"""The first decoder input of weft's own models."""
 
 
 def attention_heads(
@@ -106,7 +106,7 @@ def _check_not_empty(source: str) -> None:
 def copied_tokens(
     model: Model, source_ids: Sequence[int], target: NamedTokens, *, device: torch.device | str = "cpu"
 ) -> CopiedTokens | None:
-    """How much of each token of a target is copied; None for a model that does not copy."""
+    """The copied share of each token of a target; None for a model that does not copy."""
     if not isinstance(model, HasCopyProbabilities):
         return None
     targets = Ragged.of([target.ids], device)

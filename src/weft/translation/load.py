@@ -43,7 +43,7 @@ def load(
     ``precision``: fp32, tf32 (on a GPU), bf16 (a Transformer on a GPU) or int8 (on a CPU); auto: on a GPU bf16, or tf32
     for recurrent models, if it supports them; else fp32.
     ``engine``: torch, ctranslate2 (Transformers), or auto: CTranslate2 if it is installed and many lines are given.
-    ``adapter``: of the first run, by name, or "none"; by default the one that the run has trained, if it has.
+    ``adapter``: an adapter of the first run, by name, or "none"; by default the one that the run has trained, if any.
     """
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
@@ -128,7 +128,7 @@ def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:
 
 
 def choose_precision(name: str, recipes: Sequence[Recipe], device: torch.device) -> str:
-    """What to compute in."""
+    """The precision to compute in."""
     if name not in PRECISIONS:
         raise SearchError(f"{option('precision', name)}: unknown; use {', '.join(PRECISIONS)}")
     recurrent = any(recipe.model.recurs for recipe in recipes)

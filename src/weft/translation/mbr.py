@@ -3,7 +3,7 @@
     ŷ = argmax_h E_{y ~ p(y|x)} u(h, y)  ≈  argmax_h Σ_i w_i u(h, y_i) / Σ_i w_i
 
 Kumar & Byrne 2004, with an n-best list and its probabilities as weights; Eikema & Aziz 2020, with samples that have a
-weight of one. The outputs are candidates and pseudo-references at once, so each is also compared with itself: with the
+weight of one. The outputs are both candidates and pseudo-references, so each is also compared with itself: with the
 utility "are they equal?" it is a majority vote. Utilities: `weft.translation.utilities`.
 """
 

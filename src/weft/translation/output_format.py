@@ -19,7 +19,7 @@ def in_one_line(text: str) -> str:
 
 
 class OutputFormat(NamedTuple):
-    """How translations are written: one line each, or several hypotheses with their scores, word links, or JSON."""
+    """Output format of translations: one line each, or several hypotheses with their scores, word links, or JSON."""
 
     n_best: int = 1
     align: bool = False

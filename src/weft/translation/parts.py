@@ -29,7 +29,7 @@ from weft.files import read_json, replacing, save_text
 
 MAX_PARTS = 100_000
 MAX_IMBALANCE = 1.25
-"""How many times the mean number of lines a part may have."""
+"""The most lines of a part, as a multiple of the mean."""
 BLOCK_BYTES = 1 << 20
 
 
@@ -63,12 +63,12 @@ class Part(NamedTuple):
         return range(total * (self.number - 1) // self.of, total * self.number // self.of)
 
     def path(self, output: Path) -> Path:
-        """Where its output is written."""
+        """The path of its output."""
         return output.with_name(f"{output.name}.{self.number}-of-{self.of}")
 
 
 class PartRecord(NamedTuple):
-    """What is known of the output of a part."""
+    """The record of the output of a part."""
 
     number: int
     of: int
@@ -76,11 +76,11 @@ class PartRecord(NamedTuple):
     """Counted from 1."""
     lines: int
     total_lines: int
-    """Of the source."""
+    """Lines of the source."""
     skipped: int
     bytes: int
     checksum: str
-    """Of the output."""
+    """Checksum of the output."""
     made_by: dict[str, Any]
     """Options that must be the same in all parts."""
 

@@ -75,7 +75,7 @@ class Pipeline:
     text: TextProcessor
     engine: Engine
     device: torch.device
-    """Of the engine."""
+    """The engine's device."""
 
     def tokenize(self, request: TranslationRequest, pause: Pause = no_pause) -> TranslationRequest:
         """The first stage: the request with the ids of its texts. ``pause``: called between blocks of a large one."""

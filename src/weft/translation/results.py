@@ -1,4 +1,4 @@
-"""What a `Translator` returns."""
+"""The results of a `Translator`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TranslationFields(Protocol):
     """Computes fields of the translations of a batch when they are first read."""
 
     def compute(self, name: str, row: int) -> Any:
-        """The value of a field; an `AttributeError` if there is no such field. ``row``: of the batch."""
+        """The value of a field; an `AttributeError` if there is no such field. ``row``: index in the batch."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +37,7 @@ class Translation:
     source: str
     text: str
     score: float
-    """What the search ranked it by: log p(y|x) / |y|^α, or as `search.normalization` says; for mbr the mean utility."""
+    """The search's ranking score: log p(y|x) / |y|^α, or as `search.normalization` says; for mbr the mean utility."""
     log_probability: float
     tokens: list[str]
     ids: list[int]
@@ -51,7 +51,7 @@ class Translation:
     attention: np.ndarray | None
     """(tokens, source tokens) attention weights of each output token; None for a model without attention."""
     word_attention: WordAttention | None
-    """The same over whole words."""
+    """Attention weights over whole words."""
     links: list[tuple[int, int]]
     """(source word, target word), zero-based, words as `weft.text.word_splitting` splits them: the word alignment that
     the attention gives."""
@@ -59,8 +59,8 @@ class Translation:
     """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
     follow) or "nodes" (an exact search gave up)."""
     gap: float | None = field(default_factory=lambda: None)  # a plain default would hide one that is not computed yet
-    """How much higher the score of any other output can be, at most (for an alternative: of any that is not listed
-    before it); 0 where it is proven that none is higher, None where the search cannot tell. See docs/decoding.md."""
+    """Optimality gap: an upper bound on how much higher any other output scores (for an alternative: any not listed
+    before it); 0 if this one is proven to be the best, None if the search gives no bound. See docs/decoding.md."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
@@ -130,7 +130,7 @@ class HeadAttention(NamedTuple):
 
 
 class CopiedTokens(NamedTuple):
-    """How much of each token of an output a model has copied."""
+    """The copied share of each token of an output."""
 
     tokens: list[str]
     """The tokens and, if the output ended, the end token."""

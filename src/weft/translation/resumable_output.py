@@ -156,7 +156,7 @@ class ResumableOutput:
 
     @property
     def checksum(self) -> str:
-        """Of the output so far."""
+        """Checksum of the output so far."""
         return _hex(self._crc)
 
     @property

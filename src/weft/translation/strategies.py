@@ -1,4 +1,4 @@
-"""Search strategies: what ``search.kind`` may name, on the command line and in Python alike.
+"""Search strategies: the values of ``search.kind``, on the command line and in Python.
 
 A strategy receives a model, a batch (`SearchRequest`) and the settings; it returns the hypotheses of every sentence,
 best first. To add one: write such a function and add its line to `weft.recipe.choices.STRATEGIES`. Each imports its
@@ -150,7 +150,7 @@ def exhaustive(model: StepModel, request: SearchRequest, settings: SearchSetting
 
 
 def ranking_of(settings: SearchSettings) -> Ranking:
-    """What hypotheses are ranked by."""
+    """The ranking of hypotheses."""
     return Ranking(settings.normalization, settings.length_penalty, settings.coverage_penalty)
 
 

@@ -66,7 +66,7 @@ class _Details:
 
 
 class TextProcessor:
-    """What stands between texts and a model, on both sides: sources become ids, hypotheses become translations."""
+    """Conversion between texts and token ids: sources become ids, hypotheses become translations."""
 
     def __init__(self, tokenizers: Tokenizers, recipe: Recipe) -> None:
         self.tokenizers = tokenizers
@@ -75,14 +75,14 @@ class TextProcessor:
         """Whether attention is over a source; a language model's is over its own history."""
         self.max_training_length = recipe.data.max_length
         self.sentence_ids = sentence_ids(recipe.model, tokenizers)
-        """Of a model that copies, for what is not in the vocabularies."""
+        """Ids for tokens outside the vocabularies, for a model that copies."""
 
     @cached_property
     def _frame(self) -> Frame:
         return self.tokenizers.frame
 
     def frame(self, source_language: str | None = None, target_language: str | None = None) -> Frame:
-        """What stands around sources and targets in these languages; None: in those of the run."""
+        """Special tokens around sources and targets in these languages; None: those of the run."""
         if source_language is None and target_language is None:
             return self._frame
         return self.tokenizers.with_languages(source_language, target_language).frame
@@ -100,7 +100,7 @@ class TextProcessor:
         return ids if self.sentence_ids is None else self.sentence_ids.target(text, ids, source)
 
     def decoders(self, sentences: Iterable[Sentence]) -> list[Callable[[Sequence[int]], str]]:
-        """What decodes the outputs of each sentence; empty if the tokenizer decodes them all."""
+        """A decoder for the outputs of each sentence; empty if the tokenizer decodes them all."""
         if self.sentence_ids is None:
             return []
         return [partial(self.decode, Sentence(one.text, one.ids)) for one in sentences]

@@ -63,7 +63,7 @@ def _unknown_words(model: Translator, lines: Sequence[str]) -> list[str]:
 
 
 def cut_off_outputs(count: int, outputs: int) -> str:
-    """How many outputs reached the length limit, in words; empty if none did."""
+    """A phrase with the number of outputs that reached the length limit; empty if none did."""
     if not count:
         return ""
     return f"{count:,} of {outputs:,} {'output' if outputs == 1 else 'outputs'} reached the length limit"

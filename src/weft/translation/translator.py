@@ -87,7 +87,7 @@ class Translator:
         self.tokenizers = tokenizers
         self.folder = folder
         self.length_limits = LengthLimits()
-        """How long outputs may become, and whether they may loop, where `search` does not say; `weft.load` sets what a
+        """Limits on the length and the loops of outputs where `search` sets none; `weft.load` sets those that a
         run has learned."""
         self._last_settings: tuple[SearchSettings, str, SearchSettings] | None = None
         self.text = TextProcessor(tokenizers, self.recipe)
@@ -145,7 +145,7 @@ class Translator:
 
     @property
     def source_columns(self) -> int:
-        """How many columns a source has. A source of several is a text with tabs between them, or a tuple of texts."""
+        """Number of source columns. A source of several is a text with tabs between them, or a tuple of texts."""
         return self.recipe.model.sources.count
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
@@ -228,7 +228,7 @@ class Translator:
         return results[0] if isinstance(source, str) else results
 
     def request(self, sources: Sequence[str], *, prefix: str | Sequence[str] = "", **search: Any) -> TranslationRequest:
-        """What to translate, with all settings of the search: what `translate` makes of its arguments."""
+        """The request that `translate` makes of its arguments: texts and all settings of the search."""
         if self.source_role == "none":
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
         settings = self.search_settings(search)
@@ -277,7 +277,7 @@ class Translator:
         """Continuations of a prompt by a language model, best first; by sampling, unless ``search`` says otherwise.
 
         ``length``: the most tokens after the prompt; by default as `search.max_length` says or, where that is not set,
-        as many as are learned from the training texts, at least a hundred. ``observer``: of the search.
+        as many as are learned from the training texts, at least a hundred. ``observer``: observes the search.
         """
         if self.recipe.model.has_source:
             raise RecipeError(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHARACTER_ORDER, WORD_ORDER = 6, 4
 """The longest n-grams of chrF and BLEU."""
 BETA = 2
-"""How much more recall matters than precision to chrF."""
+"""β of chrF: the weight of recall relative to precision."""
 CACHED = 256
 """Sentences whose n-grams are cached."""
 

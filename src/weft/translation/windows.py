@@ -34,7 +34,7 @@ def large_window_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 class WindowSearch(NamedTuple):
-    """How the windows of a file are translated."""
+    """The search for the windows of a file."""
 
     settings: dict[str, Any]
     """Changes of search settings."""

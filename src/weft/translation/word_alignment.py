@@ -31,9 +31,9 @@ class Sentence(NamedTuple):
     text: str
     ids: Sequence[int]
     before: int = 0
-    """How many of the first ids are not of the text: those of its frame (`weft.text.frames`)."""
+    """Number of special ids before the text: those of its frame (`weft.text.frames`)."""
     after: int = 1
-    """How many of the last ids are not of the text."""
+    """Number of special ids after the text."""
 
 
 class Sentences(Sequence[Sentence]):
@@ -158,7 +158,7 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
 
 
 def _split_words_of_columns(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:
-    """The same for a source of several columns."""
+    """Words and groups of a source of several columns."""
     from weft.text.columns import ColumnTokenizer, split_columns, split_ids
 
     assert isinstance(tokenizer, ColumnTokenizer)
@@ -222,7 +222,7 @@ def merge_weights(
         w(t, s) = 1/|t| Σ_{i ∈ t} Σ_{j ∈ s} w(i, j)
 
     ``source_groups`` and ``target_groups`` give the word index of every token, −1 for a token to drop. Dropping the end
-    token loses the null link; to keep it, give it an index of its own after the last word, and pass that as
+    token loses the null link; to keep it, give it a separate index after the last word, and pass that as
     ``null_column`` to `links_from_weights`. The result has ``target_words`` rows and ``source_words`` columns, by
     default the largest index plus one; a word without tokens gets zeros.
     """

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from weft.apps.cluster import blocks as cluster_blocks
-from weft.apps.cluster.blocks import Output, Work, find_blocks, merge_blocks, translate_to_files
+from weft.apps.cluster.blocks import WindowOutput, Work, find_blocks, merge_blocks, translate_to_files
 from weft.data.reading.lines import BadLine
 from weft.errors import DataError
 
@@ -28,7 +28,7 @@ def upper(windows):
     for window in windows:
         texts = ["?" if isinstance(one, BadLine) else one.upper() for one in window.sources]
         lines = "".join(f"{number} {text}\n" for number, text in enumerate(texts, window.first_line))
-        waiting.append(Output(texts, lines))
+        waiting.append(WindowOutput(texts, lines))
         if len(waiting) > 2:
             yield waiting.pop(0)
     yield from waiting

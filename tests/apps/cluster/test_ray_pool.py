@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weft.apps.cluster import blocks as cluster_blocks
-from weft.apps.cluster.blocks import Output, Work
+from weft.apps.cluster.blocks import WindowOutput, Work
 from weft.apps.cluster.job import ClusterJob
 from weft.apps.cluster.ray_pool import Pool, translate_blocks
 from weft.errors import DataError
@@ -54,7 +54,7 @@ def test_a_worker_that_is_killed(job: ClusterJob, tmp_path: Path) -> None:
                 if window.first_line == 101 and not Path(marker).exists():
                     Path(marker).touch()
                     os.kill(os.getpid(), signal.SIGKILL)
-                yield Output([], "".join(f"{source.upper()}\n" for source in window.sources))
+                yield WindowOutput([], "".join(f"{source.upper()}\n" for source in window.sources))
 
         return translate
 
@@ -97,7 +97,7 @@ def make_translate():
         import time
         for window in windows:
             time.sleep(0.5)
-            yield blocks.Output([], "".join(f"{{source.upper()}}\\n" for source in window.sources))
+            yield blocks.WindowOutput([], "".join(f"{{source.upper()}}\\n" for source in window.sources))
     return translate
 
 job = ClusterJob.make([{source!r}], Path({output!r}))
@@ -127,7 +127,7 @@ def test_a_driver_that_is_killed(job: ClusterJob, tmp_path: Path) -> None:
     def make_translate():
         def translate(windows):
             for window in windows:
-                yield Output([], "".join(f"{source.upper()}\n" for source in window.sources))
+                yield WindowOutput([], "".join(f"{source.upper()}\n" for source in window.sources))
 
         return translate
 

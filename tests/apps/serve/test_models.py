@@ -23,13 +23,13 @@ from apps.serve.servers import PATIENCE, Running, raw_request, running_server, s
 from weft.apps.serve import create_app
 from weft.apps.serve.admission import Refusal
 from weft.apps.serve.errors import BusyError, ModelUnavailableError, ServiceError
-from weft.apps.serve.lanes import Lane
 from weft.apps.serve.metrics import Metrics
 from weft.apps.serve.model_info import model_info
 from weft.apps.serve.models import Models, ServedModel, languages_of, modified
 from weft.apps.serve.naming import name_runs
 from weft.apps.serve.operations import translate
 from weft.apps.serve.queueing import Batch, Item, Job
+from weft.apps.serve.scheduling import Scheduler
 from weft.apps.serve.worker import Worker
 from weft.errors import DataError
 from weft.training.train import train
@@ -86,7 +86,7 @@ def test_requests_like_one_that_was_refused(recurrent_run: Path) -> None:
 
     async def test() -> None:
         models = Models({"a": recurrent_run, "b": recurrent_run}, settings(), metrics := Metrics())
-        first, second = (model.lanes["batch"] for model in models.by_name.values())
+        first, second = (model.schedulers["batch"] for model in models.by_name.values())
         error = BusyError("busy", retry_after=1.0)
         path, body = "/api/translate", b'{"text": "a b c"}'
         assert models.refusal(path, body) is None
@@ -120,16 +120,16 @@ def test_a_request_whose_workers_end_twice() -> None:
     """It is not sent a third time; the others are."""
 
     async def test() -> None:
-        lane = Lane("batch", cast(ServedModel, SimpleNamespace(settings=settings(), lanes={})), 9)
+        scheduler = Scheduler("batch", cast(ServedModel, SimpleNamespace(settings=settings(), schedulers={})), 9)
         fatal, other = (Job("translate", {}, rows=["a", "b"], batch_key="k", client=name) for name in "xy")
         fatal.attempts, other.taken = 1, 2
-        lane._send_again(Batch([Item(fatal, 0), Item(other, 0), Item(other, 1)], None, 1.0), None)
+        scheduler._send_again(Batch([Item(fatal, 0), Item(other, 0), Item(other, 1)], None, 1.0), None)
         with pytest.raises(ServiceError, match="the worker of the model ended twice"):
             fatal.done.result()
-        assert list(lane.queue) == [other]
+        assert list(scheduler.queue) == [other]
         assert (other.attempts, other.taken, other.missing) == (1, 0, 2)
         stream = Job("stream", {}, client="z", on_event=lambda name, data: None)
-        lane._send_again(Batch([], stream, 1.0), None)
+        scheduler._send_again(Batch([], stream, 1.0), None)
         with pytest.raises(ModelUnavailableError, match="ended during this search; try again"):  # a part was sent
             stream.done.result()
 

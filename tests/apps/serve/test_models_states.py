@@ -44,7 +44,7 @@ def test_events(tmp_path: Path) -> None:
         assert (model.state, model.version, model.record()["title"]) == ("loading", 0, "m")
         model._on_event("ready", READY)
         assert (model.state, model.version, model.ready.is_set(), model.problem) == ("ready", 1, True, None)
-        assert (model.lanes["batch"].parallel, model.lanes["exact"].parallel) == (3, 1)
+        assert (model.schedulers["batch"].parallel, model.schedulers["exact"].parallel) == (3, 1)
         assert model.record()["title"] == "t" and 'weft_model_ready{model_name="m"} 1' in model.metrics.text()
         model._on_event("examples", to_json({"examples": [{"source": "a"}]}))
         assert model.record()["examples"] == [{"source": "a"}] and model.examples_known.is_set()
@@ -59,13 +59,13 @@ def test_events(tmp_path: Path) -> None:
 def test_a_run_that_cannot_be_loaded_fails_who_waits(tmp_path: Path) -> None:
     async def test(model: ServedModel) -> None:
         waiting = [Job("translate", {}, rows=["a"], batch_key="k", client=client) for client in "xxy"]
-        for lane, job in zip(("batch", "batch", "exact"), waiting, strict=True):
-            model.lanes[lane].add(job)
+        for queue, job in zip(("batch", "batch", "exact"), waiting, strict=True):
+            model.schedulers[queue].add(job)
         model._on_event("failed", to_json({"problem": "damaged"}))
         assert (model.state, model.problem, model.version) == ("failed", "damaged", 1)
         for job in waiting:
             assert isinstance(error := job.done.exception(), ModelUnavailableError) and error.message == "m: damaged"
-        assert not any(len(lane.queue) for lane in model.lanes.values())
+        assert not any(len(scheduler.queue) for scheduler in model.schedulers.values())
         for refused in (model.submit(Job("score", {})), model.loaded()):
             with pytest.raises(ModelUnavailableError, match="m: damaged"):
                 await refused
@@ -79,9 +79,9 @@ def test_a_client_that_leaves(tmp_path: Path) -> None:
 
     async def test(model: ServedModel) -> None:
         job, done = (Job("translate", {}, rows=["a"], batch_key="k") for _ in range(2))
-        model.lanes["batch"].add(job)
+        model.schedulers["batch"].add(job)
         model.abandon(job)
-        assert job.abandoned and job.done.cancelled() and not len(model.lanes["batch"].queue)
+        assert job.abandoned and job.done.cancelled() and not len(model.schedulers["batch"].queue)
         done.finish([b"1"])
         model.abandon(done)
         assert not done.abandoned, "it has its result"
@@ -96,18 +96,18 @@ def test_a_request_that_takes_too_long(tmp_path: Path) -> None:
         job.arrived -= 7.5  # so that its deadline has passed
         with pytest.raises(DeadlineError, match="not done after 7 seconds; send fewer or shorter texts"):
             await model.submit(job)
-        assert job.abandoned and not len(model.lanes["batch"].queue)
+        assert job.abandoned and not len(model.schedulers["batch"].queue)
 
     run(test, tmp_path, deadline=7.0)
 
 
 def test_requests_that_are_refused_are_counted(tmp_path: Path) -> None:
     async def test(model: ServedModel) -> None:
-        model.lanes["exact"].add(Job("translate", {}, rows=["a"], batch_key="k"))
+        model.schedulers["exact"].add(Job("translate", {}, rows=["a"], batch_key="k"))
         with pytest.raises(BusyError, match="1 requests are already waiting"):
-            await model.submit(Job("translate", {}, rows=["a"], batch_key="k"), lane="exact")
+            await model.submit(Job("translate", {}, rows=["a"], batch_key="k"), queue="exact")
         assert 'weft_requests_refused_total{model_name="m"} 1' in model.metrics.text()
-        assert len(model.lanes["exact"].queue) == 1
+        assert len(model.schedulers["exact"].queue) == 1
 
     run(test, tmp_path, max_waiting_exact=1)
 

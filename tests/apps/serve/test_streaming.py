@@ -164,8 +164,8 @@ def test_every_event_that_is_sent_is_no_longer_unread(monkeypatch: pytest.Monkey
         def __init__(self) -> None:
             self.seen = asyncio.Event()
 
-        async def submit(self, job: Any, lane: str) -> None:
-            assert lane == "exact"
+        async def submit(self, job: Any, queue: str) -> None:
+            assert queue == "exact"
             job.on_event("start", b'{"kind":"exact"}')
             await self.seen.wait()
             job.on_event("done", b"{}")
@@ -200,7 +200,7 @@ def test_a_search_is_abandoned_if_too_much_is_unread(
     async def test() -> None:
         model: Any = SimpleNamespace(name="m", metrics=None, abandon=abandoned.append)
         stream = SearchStream(model, {"search": {"kind": "beam"}}, settings(), "client")
-        assert stream.lane == "batch"
+        assert stream.queue == "batch"
         stream._receive("done", b"x" * (size - len(streaming.event("done", b""))))
         assert bool(abandoned) == is_abandoned
 

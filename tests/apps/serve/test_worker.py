@@ -68,7 +68,7 @@ def answer(channel: io.BytesIO, texts: list[str], abandoned: tuple[int, ...] = (
     one = Worker(io.BytesIO(), channel)
     one.translator = SimpleNamespace(device=torch.device("cpu"))  # type: ignore[assignment]
     one.abandoned = {(7, row) for row in abandoned}
-    message = Message({"op": "translate", "id": 7, "lane": "batch"}, [to_json({"texts": texts})])
+    message = Message({"op": "translate", "id": 7, "queue": "batch"}, [to_json({"texts": texts})])
     try:
         one._answer(message)
     except BaseException as error:
@@ -174,7 +174,7 @@ def test_two_batches_are_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         one._report()
         assert sent.next() == Message({"event": "ready"}, [to_json({"parallel_searches": parallel})])
     for number in (1, 2):
-        one.lanes["batch"].put(Message({"op": "translate", "id": number}, [to_json({"texts": ["a"]})]))
+        one.queues["batch"].put(Message({"op": "translate", "id": number}, [to_json({"texts": ["a"]})]))
         threading.Thread(target=one._serve, args=("batch",), daemon=True).start()
     messages = [sent.next() for _ in range(2)]
     assert sorted(message.header["id"] for message in messages) == [1, 2]
@@ -241,29 +241,29 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Worker, Sen
     return one, sent
 
 
-def test_a_worker_says_that_it_is_ready_and_serves_its_lanes(
+def test_a_worker_says_that_it_is_ready_and_serves_its_queues(
     loaded: tuple[Worker, Sent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, sent = loaded
-    lanes: SimpleQueue[str] = SimpleQueue()
+    queues: SimpleQueue[str] = SimpleQueue()
     codes: SimpleQueue[int] = SimpleQueue()
     monkeypatch.setattr(worker.os, "_exit", codes.put)
-    monkeypatch.setattr(one, "_serve", lanes.put)
+    monkeypatch.setattr(one, "_serve", queues.put)
     messages = [
         ({"op": "config"}, [to_json({"runs": ["a"], "parallel_searches": 3})]),
-        ({"op": "tokens", "id": 4, "lane": "batch"}, [b"{}"]),
+        ({"op": "tokens", "id": 4, "queue": "batch"}, [b"{}"]),
         ({"op": "cancel", "id": 4, "rows": [-1, 2]}, []),
         ({"op": "stop"}, []),
-        ({"op": "tokens", "id": 5, "lane": "batch"}, [b"{}"]),
+        ({"op": "tokens", "id": 5, "queue": "batch"}, [b"{}"]),
     ]
     one.stdin = io.BytesIO(b"".join(encode_message(*message) for message in messages))
     one.run()
     assert sent.next() == Message({"event": "ready"}, [to_json({"title": "made up", "parallel_searches": 3})])
-    assert sorted(lanes.get(timeout=60) for _ in range(4)) == ["batch", "batch", "batch", "exact"]
+    assert sorted(queues.get(timeout=60) for _ in range(4)) == ["batch", "batch", "batch", "exact"]
     assert codes.get(timeout=60) == 0, "the service has ended"
     assert one.abandoned == {(4, -1), (4, 2)}
-    assert one.lanes["exact"].get(timeout=60).header == {"op": "examples", "id": 0}
-    assert one.lanes["batch"].get(timeout=60).header["id"] == 4 and one.lanes["batch"].empty()
+    assert one.queues["exact"].get(timeout=60).header == {"op": "examples", "id": 0}
+    assert one.queues["batch"].get(timeout=60).header["id"] == 4 and one.queues["batch"].empty()
 
 
 def test_a_worker_without_a_service() -> None:
@@ -272,13 +272,13 @@ def test_a_worker_without_a_service() -> None:
     assert one.config == {} and one.translator is None
 
 
-def test_a_lane_goes_on_after_an_error_and_forgets_who_has_left(loaded: tuple[Worker, Sent]) -> None:
+def test_a_queue_goes_on_after_an_error_and_forgets_who_has_left(loaded: tuple[Worker, Sent]) -> None:
     one, sent = loaded
     one.abandoned = {(1, 0), (1, 3), (2, 0)}
     threading.Thread(target=one._serve, args=("exact",), daemon=True).start()
-    one.lanes["exact"].put(Message({"op": "tokens", "id": 1}, [b"{}"]))
+    one.queues["exact"].put(Message({"op": "tokens", "id": 1}, [b"{}"]))
     assert sent.next().header == {"id": 1, "error": [503, "the model is not loaded"]}
-    one.lanes["exact"].put(Message({"op": "reload", "id": 9}, []))
+    one.queues["exact"].put(Message({"op": "reload", "id": 9}, []))
     assert sent.next().header == {"event": "ready"}
     assert sent.next().header == {"id": 9}
     assert sent.next() == Message({"event": "examples"}, [b'{"examples":[{"source":"a b"}]}'])

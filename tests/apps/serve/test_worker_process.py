@@ -53,7 +53,7 @@ def run(test: Callable[[WorkerProcess, Any, list[Any]], Coroutine[Any, Any, None
 def test_answers_errors_and_events() -> None:
     async def test(worker: WorkerProcess, pipe: Pipe, events: list[Any]) -> None:
         steps: list[Any] = []
-        answers = [worker.send({"op": "tokens", "lane": "batch"}, {"a": 1}) for _ in range(3)]
+        answers = [worker.send({"op": "tokens", "queue": "batch"}, {"a": 1}) for _ in range(3)]
         number, streamed = worker.send({"op": "stream"}, {}, lambda name, body: steps.append((name, body)))
         assert [key for key, _ in answers] == [1, 2, 3] and number == 4
         assert [message["id"] for message in pipe.messages()] == [1, 2, 3, 4]

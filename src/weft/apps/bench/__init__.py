@@ -1,4 +1,4 @@
-"""How time and memory grow with the sizes of a workload: what ``weft bench scale`` measures.
+"""Benchmarks: the growth of time and memory with the sizes of a workload, for ``weft bench scale``.
 
 sizes       the sizes that vary, and those at which the others stay
 workloads   a recipe's model at given sizes: an update, the encoder, a search step

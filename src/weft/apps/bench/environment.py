@@ -1,4 +1,4 @@
-"""What a measurement may depend on besides its settings: versions and the kind of machine."""
+"""The environment of a measurement: versions and the kind of machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.runtime.processes import core_count
 
 
 def environment() -> dict[str, str]:
-    """What a result may depend on besides its seeds: versions and the kind of machine."""
+    """Versions and machine that a result may depend on besides its seeds."""
     return {
         "weft": __version__,
         "torch": version("torch"),

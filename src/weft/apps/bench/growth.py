@@ -1,10 +1,10 @@
-"""How a cost y grows with a size n: a fixed part and a power of the size.
+"""Growth of a cost y with a size n: a fixed part and a power of the size.
 
     y = a + b n^p          a ≥ 0, b > 0
 
 fitted so that the squares of relative errors, ((y − a − b n^p) / y)², have the smallest sum. For a given p the best a
 and b follow from two linear equations; p is found by trying it. Its 95 % interval has every p whose sum of squares is
-at most 1 + t²/(n − 3) times the smallest one (t: of Student's distribution), so it is wide where the fixed part and
+at most 1 + t²/(n − 3) times the smallest one (t: Student's quantile), so it is wide where the fixed part and
 the growth cannot be told apart. Where that leaves the exponent open, or the curve is another one, `Growth.problem` says
 so and there is no exponent.
 """
@@ -34,7 +34,7 @@ FLAT = "flat"
 
 @dataclass(frozen=True)
 class Growth:
-    """What was fitted, or why there is no exponent."""
+    """The fitted curve, or the reason why there is no exponent."""
 
     fixed: float
     """a, in the unit of the cost."""

@@ -1,4 +1,4 @@
-"""Where the machine's limit is: the work that a phase needs at least, and the time in which the machine could do it.
+"""The limit of the machine: the minimum work of a phase, and the time in which the machine could do it.
 
     time ≥ max(operations / peak rate of matrix products, bytes / memory bandwidth)
 
@@ -28,7 +28,7 @@ PRODUCTS, BANDWIDTH, NEITHER = "products", "bandwidth", "neither"
 
 
 class Work(NamedTuple):
-    """What a phase needs at least."""
+    """The minimum work of a phase."""
 
     flops: float
     bytes: float
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Peaks:
-    """What the machine reaches."""
+    """Peak rates of the machine."""
 
     flops_per_second: float
     bytes_per_second: float

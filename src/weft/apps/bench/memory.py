@@ -15,7 +15,7 @@ import torch
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
-"""What, written to ``clear_refs``, sets the peak to the present value: proc(5)."""
+"""The value that, written to ``clear_refs``, resets the peak to the current size: proc(5)."""
 
 
 def peak_memory(call: Callable[[], object], device: torch.device) -> int | None:

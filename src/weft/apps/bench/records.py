@@ -1,4 +1,4 @@
-"""How costs grow, as values of JSON, and back."""
+"""Scaling measurements to JSON and back."""
 
 from __future__ import annotations
 

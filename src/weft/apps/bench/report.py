@@ -1,4 +1,4 @@
-"""How costs grow, as tables, charts, text and files."""
+"""Scaling measurements as tables, charts, text and files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTES = (
 
 
 def heading(scale: Scale) -> list[str]:
-    """What was measured."""
+    """The setup: recipe, device, precision and sizes."""
     threads = "" if scale.device != "CPU" else f", {scale.threads} thread{'s' if scale.threads > 1 else ''}"
     precisions = " and ".join(dict.fromkeys(scale.precision.values()))
     base = scale.base

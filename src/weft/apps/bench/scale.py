@@ -1,4 +1,4 @@
-"""How the costs of a recipe grow: every size varied in turn, for training and for search."""
+"""Scaling of a recipe's costs: every size varied in turn, for training and for search."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {
 }
 """In the order in which they are measured: what takes longest gets the time that others leave."""
 SHARES = {UPDATE: 3.0, ENCODER: 1.0, STEP: 3.0}
-"""How much of the time a sweep of each phase gets, relative to the others."""
+"""Relative time of a sweep of each phase."""
 FARTHEST = 1000
 """The size at which memory runs out is stated if it is at most this many times the largest measured size."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one phase costs as one size varies."""
+    """The costs of one phase as one size varies."""
 
     phase: Phase
     axis: Axis
     measured: Measured
     works: tuple[Work, ...]
-    """What each point needs at least."""
+    """The minimum work at each point."""
     peaks: Peaks
     available_memory: int | None
 
@@ -71,7 +71,7 @@ class Curve:
 
     @property
     def reached(self) -> list[Reached]:
-        """Of every point."""
+        """The fraction of the peak rates reached at every point."""
         return [self.peaks.reached(work, point.seconds) for point, work in zip(self.points, self.works, strict=True)]
 
     @property
@@ -92,7 +92,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Scale:
-    """How the costs of a recipe grow on a machine."""
+    """The growth of a recipe's costs on a machine."""
 
     recipe: str
     device: str
@@ -107,7 +107,7 @@ class Scale:
     available_memory: int | None
     """Bytes on the device before anything was allocated."""
     seconds: float
-    """That the measurement took."""
+    """Seconds that the measurement took."""
     environment: dict[str, str] = field(default_factory=environment)
 
 

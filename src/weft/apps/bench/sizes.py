@@ -51,7 +51,7 @@ GPU_LENGTH, GPU_BATCH = 32, 64
 """So small that several times as much can be measured too."""
 CHARACTERS = 128
 BYTES = 259
-"""Vocabularies of recipes whose tokenizer has no size of its own."""
+"""Vocabulary size of recipes whose tokenizer has no setting for it."""
 
 
 def base_sizes(recipe: Recipe, *, on_gpu: bool, at: Sequence[str] = ()) -> Sizes:

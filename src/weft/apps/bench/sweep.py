@@ -3,7 +3,7 @@
 Sizes are tried from the smallest on, each with a warm-up that does not count. The next one is tried only if it and the
 repetitions of all are expected to fit into the time and into memory; the time to compile kernels and to capture CUDA
 graphs, in the first calls at each size, is not counted, up to twice the time of the sweep. Then all are repeated in
-rounds, upwards and downwards in turn, so that a machine that becomes slower, or warmer, changes all sizes alike; the
+rounds, upwards and downwards in turn, so that a machine that becomes slower, or warmer, affects all sizes equally; the
 median counts.
 """
 
@@ -19,7 +19,7 @@ from weft.errors import InputTooLongError
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 15
 MAX_SETUP = 2.0
-"""How many times its own time a sweep may take in addition for compiling and capturing."""
+"""Extra time for compiling and capturing, as a multiple of the sweep's own time."""
 USABLE_MEMORY = 0.8
 """The part of the available memory that the next size may be expected to need."""
 TIME, MEMORY, LENGTH = "time", "memory", "length"
@@ -36,7 +36,7 @@ class Case(Protocol):
     warmups: int
     """Calls before the first that counts, at least two: memory is measured in the second."""
     units: int
-    """How often a call does what is measured: the steps of a search."""
+    """Measured units per call, such as the steps of a search."""
 
     def run(self) -> None:
         """Do the work once, to its end."""
@@ -47,11 +47,11 @@ class Case(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """What one size costs."""
+    """The cost at one size."""
 
     size: int
     seconds: float
-    """Of one unit: the median of the samples."""
+    """Seconds per unit: the median of the samples."""
     samples: tuple[float, ...]
     memory: int | None
     """Bytes at the peak."""

@@ -50,7 +50,7 @@ class TrainingSpeed:
     flops_per_second: float
     """Floating-point operations of products with weights, forward and backward."""
     peak_flops_per_second: float
-    """What one large matrix product reaches on this machine, in the same precision."""
+    """FLOP/s of one large matrix product on this machine, in the same precision."""
     memory_bytes: int
     """Peak memory: of tensors on a GPU, of the whole process on a CPU."""
     cores: float

@@ -1,6 +1,6 @@
 """The throughput and latency of translation: from lines to lines, tokenization included.
 
-Throughput: sentences per second, if many are given at once and go in batches of similar length. Latency: the time of
+Throughput: sentences per second, for many sentences in batches of similar length. Latency: the time of
 one sentence alone, call by call:
 
     p-th percentile of n times = the ⌈p n / 100⌉-th smallest        nearest rank: always a time that was measured

@@ -48,7 +48,7 @@ UPDATE_PASSES = 7
 
 
 class Phase(NamedTuple):
-    """What is measured, and the sizes that it depends on."""
+    """A phase to measure, and the sizes that its cost depends on."""
 
     name: str
     label: str
@@ -76,9 +76,9 @@ class TorchCase(ABC):
         self.device = device
         self.units = 1
         self.persistent_bytes = persistent_bytes
-        """What stays in memory between two calls."""
+        """Bytes that stay allocated between two calls."""
         self.transient_bytes: int | None = None
-        """What a call needs in addition."""
+        """Additional peak bytes during a call."""
         self.warmups = GPU_WARMUPS if device.type == "cuda" else CPU_WARMUPS
 
     def run(self) -> None:
@@ -94,13 +94,13 @@ class TorchCase(ABC):
 
     @abstractmethod
     def work(self) -> Work:
-        """What one unit needs at least."""
+        """The minimum work of one unit."""
 
     @abstractmethod
     def _run(self) -> None: ...
 
     def _release(self) -> None:  # noqa: B027 (most have nothing to release)
-        """Release what a call leaves behind and the next one replaces."""
+        """Release memory that a call leaves allocated and the next call replaces."""
 
 
 @contextmanager
@@ -230,7 +230,7 @@ class UpdateCase(TorchCase):
 
 
 class SearchWorkload:
-    """What the encoder and the search share: a model as translation uses it."""
+    """Common base of the encoder and search workloads: a model set up for translation."""
 
     def __init__(self, recipe: Recipe, device: torch.device, vocabulary: int) -> None:
         self.recipe, self.device = recipe, device

@@ -225,7 +225,7 @@ def show_left_out(left_out: Mapping[str, int]) -> None:
 
 
 def counted(items: Iterable[Item], file: str, unit: str = "pairs") -> Iterator[Item]:
-    """The same items of a file; how many were read so far is shown on stderr, unless they are being typed."""
+    """Yield the items of a file, with a counter on stderr unless they are typed in a terminal."""
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
         yield from items
         return

@@ -10,7 +10,7 @@ import typer
 from weft.errors import DataError, plural
 
 EXIT_CODE = 3
-"""Of a command that finished, but skipped lines."""
+"""Exit code of a command that finished, but skipped lines."""
 SHOWN = 10
 """Skipped lines that are listed on stderr."""
 POLICIES = ("error", "skip")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load_runs(*runs: Path, device: str, **options: Any) -> Translator:
-    """What `weft.load` gives for a run, or for several as an ensemble."""
+    """Load a run, or several as an ensemble, as `weft.load` does."""
     with frozen_afterwards():
         from weft.translation.load import load
 

@@ -14,7 +14,7 @@ from weft.runtime.activity import activity
 from weft.translation.parts import Part, PartRecord, find_parts, merge_parts
 
 if TYPE_CHECKING:
-    from weft.apps.cli.commands.translate import Job
+    from weft.apps.cli.commands.translate import TranslationJob
     from weft.translation.resumable_output import ResumableOutput
 
 PartOfFile = Annotated[
@@ -24,8 +24,8 @@ PartOfFile = Annotated[
 Merge = Annotated[bool, typer.Option("--merge", help="Merge all parts of an --output instead of translating.")]
 
 
-def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) -> None:
-    """Translate one part of a file, into a file of its own that survives an interruption."""
+def translate_part(job: TranslationJob, part: str, output: Path | None, *, resume: bool) -> None:
+    """Translate one part of a file into a separate file that survives an interruption."""
     from weft.apps.cli.commands.translate import translate_to_file
 
     parsed = Part.parse(part)
@@ -61,7 +61,7 @@ def translate_part(job: Job, part: str, output: Path | None, *, resume: bool) ->
     translate_to_file(job._replace(lines=lines), path, resume=resume, before_finish=record)
 
 
-def merge_outputs(job: Job, output: Path | None, *, part: str | None) -> None:
+def merge_outputs(job: TranslationJob, output: Path | None, *, part: str | None) -> None:
     """Put the outputs of all parts together, if they are of this source and these weights."""
     from weft.data.reading.lines import count_lines
     from weft.runs.layout import RunFolder

@@ -15,8 +15,8 @@ from weft.errors import DataError, plural
 from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
-    from weft.apps.cli.commands.translate import Job
-    from weft.apps.cluster.blocks import Output, Source, Translate, Window
+    from weft.apps.cli.commands.translate import TranslationJob
+    from weft.apps.cluster.blocks import Source, SourceWindow, Translate, WindowOutput
 
 SourceFiles = Annotated[
     list[str] | None,
@@ -58,18 +58,18 @@ def one_file(files: Sequence[str] | None, ray: str | None) -> str:
 class MakeTranslate:
     """Loads the model in an actor, and translates blocks with it as the command does."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TranslationJob) -> None:
         self.job = job
 
     def __call__(self) -> Translate:
         from weft.apps.cli.commands.translate import format_window
-        from weft.apps.cluster.blocks import Output
+        from weft.apps.cluster.blocks import WindowOutput
 
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         model, job = self.job.load(), self.job
 
-        def translate(windows: Iterable[Window]) -> Iterator[Output]:
-            read: deque[Window] = deque()
+        def translate(windows: Iterable[SourceWindow]) -> Iterator[WindowOutput]:
+            read: deque[SourceWindow] = deque()
 
             def sources() -> Iterator[list[Source]]:
                 for window in windows:
@@ -80,12 +80,12 @@ class MakeTranslate:
                 window = read.popleft()
                 of_file = job._replace(file=window.file)
                 translations, content = format_window(of_file, lines, results, window.first_line)
-                yield Output([translation.text for translation in translations], content)
+                yield WindowOutput([translation.text for translation in translations], content)
 
         return translate
 
 
-def translate_on_ray(job: Job, files: Sequence[str], output: Path | None, options: RayOptions) -> None:
+def translate_on_ray(job: TranslationJob, files: Sequence[str], output: Path | None, options: RayOptions) -> None:
     """Translate files block by block; a rerun continues where the last one ended."""
     from weft.apps.cluster.blocks import Work
     from weft.apps.cluster.job import ClusterJob

@@ -1,7 +1,7 @@
 """Files as blocks, which are translated by any process in any order, and merged in the order of the file.
 
 A block of a text file or of JSON lines is a range of bytes that ends with a line; of a Parquet file, a range of rows.
-The output of a block is a file of its own, which appears complete in one rename: where it is, the block is done.
+The output of a block is a separate file, which appears complete in one rename: if it exists, the block is done.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from weft.files import replacing, save_text
 BLOCK_LINES = 4096
 BLOCK_BYTES = 1 << 20
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-"""By the end of a file's name; all others are lines of text."""
+"""Formats by file suffix; all other files are lines of text."""
 Source = str | BadLine
 
 
-class Window(NamedTuple):
+class SourceWindow(NamedTuple):
     """Sources that are searched together."""
 
     file: str
     first_line: int
-    """The number of the first in the file."""
+    """The line number of the first source in the file."""
     sources: list[Source]
 
 
-class Output(NamedTuple):
-    """What is written for a window."""
+class WindowOutput(NamedTuple):
+    """The output of a window."""
 
     texts: list[str]
-    """One for each source, for a column."""
+    """One text per source, for a column."""
     lines: str
-    """For a text file."""
+    """The lines of a text file."""
 
 
-Translate = Callable[[Iterable[Window]], Iterator[Output]]
+Translate = Callable[[Iterable[SourceWindow]], Iterator[WindowOutput]]
 """The output of each window, in order; it may read windows ahead."""
 
 
-class Block(NamedTuple):
-    """Part of a file."""
+class FileBlock(NamedTuple):
+    """A range of lines or rows of a file."""
 
     file: str
     number: int
@@ -66,31 +66,31 @@ class Block(NamedTuple):
 class Work(NamedTuple):
     """A block, and where its output goes."""
 
-    block: Block
+    block: FileBlock
     output: str
 
 
-def find_blocks(file: str) -> list[Block]:
+def find_blocks(file: str) -> list[FileBlock]:
     """The blocks of a file."""
     if compression_of(file):
         raise DataError(f"{file}: is compressed, so it has no blocks; decompress it, or translate it with --part")
-    if Block(file, 0, 0, 0, 0, 0).format == "parquet":
+    if FileBlock(file, 0, 0, 0, 0, 0).format == "parquet":
         return _parquet_blocks(file)
-    blocks: list[Block] = []
+    blocks: list[FileBlock] = []
     start = end = lines = total = 0
     with read_errors(file, lambda: total), Path(file).open("rb") as opened:
         while raw := opened.readline(MAX_LINE_BYTES + 1):
             end += len(raw)
             lines += raw.endswith(b"\n") or len(raw) <= MAX_LINE_BYTES
             if lines >= BLOCK_LINES or (end - start >= BLOCK_BYTES and raw.endswith(b"\n")):
-                blocks.append(Block(file, len(blocks), start, end, total + 1, lines))
+                blocks.append(FileBlock(file, len(blocks), start, end, total + 1, lines))
                 start, total, lines = end, total + lines, 0
     if lines:
-        blocks.append(Block(file, len(blocks), start, end, total + 1, lines))
+        blocks.append(FileBlock(file, len(blocks), start, end, total + 1, lines))
     return blocks
 
 
-def _parquet_blocks(file: str) -> list[Block]:
+def _parquet_blocks(file: str) -> list[FileBlock]:
     import pyarrow
     import pyarrow.parquet
 
@@ -101,7 +101,7 @@ def _parquet_blocks(file: str) -> list[Block]:
     starts = range(0, rows, BLOCK_LINES)
     ends = [min(start + BLOCK_LINES, rows) for start in starts]
     return [
-        Block(file, number, start, end, start + 1, end - start)
+        FileBlock(file, number, start, end, start + 1, end - start)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
 
@@ -110,23 +110,23 @@ def translate_to_files(work: Iterable[Work], translate: Translate, *, column: st
     """Translate blocks into files, each as soon as it is done; those that exist are skipped."""
     opened: deque[tuple[Path, Save]] = deque()
 
-    def windows() -> Iterator[Window]:
+    def windows() -> Iterator[SourceWindow]:
         for block, output in work:
             if not Path(output).exists():
                 sources, save = _open(block, column)
                 opened.append((Path(output), save))
-                yield Window(block.file, block.first_line, sources)
+                yield SourceWindow(block.file, block.first_line, sources)
 
     for output in translate(windows()):
         path, save = opened.popleft()
         save(path, output)
 
 
-Save = Callable[[Path, Output], None]
+Save = Callable[[Path, WindowOutput], None]
 """Write the output of a block."""
 
 
-def _open(block: Block, column: str) -> tuple[list[Source], Save]:
+def _open(block: FileBlock, column: str) -> tuple[list[Source], Save]:
     """The sources of a block, and the function that writes their output."""
     if block.format == "parquet":
         table = _read_rows(block)
@@ -141,14 +141,14 @@ def _open(block: Block, column: str) -> tuple[list[Source], Save]:
     numbered = enumerate(lines, block.first_line)
     records = [_record(line, column, f"{block.file}:{number}") for number, line in numbered]
 
-    def save(path: Path, output: Output) -> None:
+    def save(path: Path, output: WindowOutput) -> None:
         added = [{**record, "translation": text} for record, text in zip(records, output.texts, strict=True)]
         save_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in added))
 
     return [record[column] for record in records], save
 
 
-def _read_block(block: Block) -> Iterator[Source]:
+def _read_block(block: FileBlock) -> Iterator[Source]:
     with read_errors(block.file, lambda: block.first_line), Path(block.file).open("rb") as file:
         file.seek(block.start)
         content = file.read(block.end - block.start)
@@ -173,7 +173,7 @@ def _record(line: Source, column: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _read_rows(block: Block) -> Any:
+def _read_rows(block: FileBlock) -> Any:
     import pyarrow
     import pyarrow.parquet
 

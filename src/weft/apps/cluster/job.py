@@ -1,7 +1,7 @@
-"""What a cluster translates: files into a folder, block by block; a rerun skips the blocks that are written.
+"""The job of a cluster: translate files into a folder, block by block; a rerun skips finished blocks.
 
 DIR/NAME                  the output of a file, once all of its blocks are done
-DIR/.blocks/about.json    what made the blocks: a rerun with anything else is refused
+DIR/.blocks/about.json    model and settings of the blocks: a rerun with others is refused
 DIR/.blocks/NAME/N        the output of a block
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.apps.cluster.blocks import Block, find_blocks, merge_blocks
+from weft.apps.cluster.blocks import FileBlock, find_blocks, merge_blocks
 from weft.errors import DataError
 from weft.files import read_json, save_text
 from weft.runtime.activity import activity
@@ -46,7 +46,7 @@ class ClusterJob(NamedTuple):
     def result(self, file: str) -> Path:
         return self.output / Path(file).name
 
-    def block_path(self, block: Block) -> Path:
+    def block_path(self, block: FileBlock) -> Path:
         return self.blocks_folder / Path(block.file).name / f"{block.number:08d}"
 
     def prepare(self, made_by: Mapping[str, Any]) -> None:
@@ -67,20 +67,20 @@ class ClusterJob(NamedTuple):
             (self.blocks_folder / Path(file).name).mkdir(parents=True, exist_ok=True)
         save_text(path, json.dumps(about, ensure_ascii=False, indent=1) + "\n")
 
-    def find_blocks(self) -> dict[str, list[Block]]:
+    def find_blocks(self) -> dict[str, list[FileBlock]]:
         """The blocks of every file whose output is not complete."""
-        blocks: dict[str, list[Block]] = {}
+        blocks: dict[str, list[FileBlock]] = {}
         for file in self.files:
             if not self.result(file).exists():
                 with activity(f"counting the lines of {file}"):
                     blocks[file] = find_blocks(file)
         return blocks
 
-    def unfinished(self, blocks: Mapping[str, Sequence[Block]]) -> list[Block]:
+    def unfinished(self, blocks: Mapping[str, Sequence[FileBlock]]) -> list[FileBlock]:
         """The blocks that are not done."""
         return [block for of_file in blocks.values() for block in of_file if not self.block_path(block).exists()]
 
-    def finish(self, blocks: Mapping[str, Sequence[Block]]) -> None:
+    def finish(self, blocks: Mapping[str, Sequence[FileBlock]]) -> None:
         """Merge the blocks of every file, and remove them."""
         for file, of_file in blocks.items():
             parquet = bool(of_file) and of_file[0].format == "parquet"

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.apps.cluster.blocks import Block, Translate, Work, translate_to_files
+from weft.apps.cluster.blocks import FileBlock, Translate, Work, translate_to_files
 from weft.errors import DataError, WeftError, plural
 
 GPU_BLOCKS = 16
@@ -25,14 +25,14 @@ MakeTranslate = Callable[[], Translate]
 
 
 class Pool(NamedTuple):
-    """How many actors, and what each is given."""
+    """The number of actors, and the resources of each."""
 
     address: str
-    """Of a cluster, or ``local``: one is started on this machine."""
+    """Address of a cluster, or ``local``: one is started on this machine."""
     actors: int | None = None
     """None: as many as the cluster has cores, or GPUs for."""
     gpus: float = 0.0
-    """Of each actor."""
+    """GPUs per actor."""
 
 
 class Actor:
@@ -47,7 +47,7 @@ class Actor:
         lines: list[int] = []
         errors: list[str] = []
         for task in batch["task"]:
-            work = [Work(Block(*block), output) for block, output in json.loads(task)]
+            work = [Work(FileBlock(*block), output) for block, output in json.loads(task)]
             try:
                 translate_to_files(work, self.translate, column=self.column)
                 errors.append("")
@@ -99,7 +99,7 @@ def translate_blocks(work: Sequence[Work], make_translate: MakeTranslate, pool: 
 
 
 def actors_of(pool: Pool, resources: Mapping[str, float]) -> int:
-    """How many actors: as many as asked for, or as the cluster has room for."""
+    """Number of actors: the requested one, or as many as the cluster has room for."""
     available, needed = (resources.get("GPU", 0.0), pool.gpus) if pool.gpus else (resources.get("CPU", 1.0), 1.0)
     if pool.address == "local" and available < needed:
         raise DataError(f"--gpus {pool.gpus:g}: this machine has {plural(int(available), 'GPU')} that Ray can see")

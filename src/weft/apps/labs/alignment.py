@@ -109,7 +109,7 @@ def alignment(
     steps: int = 400,
     sentences: int = 300,
 ) -> LabResult:
-    """Run the lab. ``models``: names of `MODELS`; ``sentences``: of the test set."""
+    """Run the lab. ``models``: names of `MODELS`; ``sentences``: size of the test set."""
     size = (min(steps, 12), min(sentences, 30)) if quick else (steps, sentences)
     conditions = [Condition(name, *size) for name in (*models, "baselines")]
     trials = run_trials(trial, conditions, seeds)

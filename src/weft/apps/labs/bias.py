@@ -44,7 +44,7 @@ LAB = Lab(
 
 
 class Condition(NamedTuple):
-    """How long the model is trained, and whether professions differ in their share of women."""
+    """The number of training steps, and whether professions differ in their share of women."""
 
     steps: int
     skewed: bool

@@ -76,7 +76,7 @@ def bottleneck(
     widths: tuple[int, int] = (32, 128),
     steps: int = 250,
 ) -> LabResult:
-    """Run the lab. ``attention``: the score of the models with attention; ``widths``: of the two sizes of models."""
+    """Run the lab. ``attention``: the score of the models with attention; ``widths``: two hidden sizes."""
     scale = (max(steps // 6, 1), 16) if quick else (steps, 64)
     pairs = [(Condition(width, "none", *scale), Condition(width, attention, *scale)) for width in widths]
     conditions = list(dict.fromkeys(condition for pair in pairs for condition in pair))

@@ -1,4 +1,4 @@
-"""Comparing several conditions at once: which differences of means are larger than noise.
+"""Multiple comparisons of conditions: which differences of means are larger than noise.
 
 With six conditions there are fifteen pairs, so some pair differs by chance alone. Tukey's honestly significant
 difference is exceeded by the largest of all differences with a probability of 5 % only:

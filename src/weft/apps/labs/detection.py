@@ -34,7 +34,7 @@ DETECTORS: dict[str, Callable[[weft.Translation], float]] = {"log p": mean_log_p
 
 
 def area_under_curve(real: Sequence[float], nonsense: Sequence[float]) -> float:
-    """How often a real source has the higher number; ties count half."""
+    """The probability that a real source has the higher number; ties count half."""
     return fmean((high > low) + (high == low) / 2 for high in real for low in nonsense)
 
 

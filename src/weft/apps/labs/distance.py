@@ -3,7 +3,7 @@
 A recurrent layer reads a sequence word by word: what the first word says must pass through every state between before
 it reaches the last, n steps later. The path is O(n) long, each step of it can lose something, and the steps must be
 computed one after the other. Attention compares the last word with the first one directly: the path is O(1) whatever
-the length, and all positions can be computed at once. The price is that every pair of words is compared: n²·d
+the length, and all positions can be computed in parallel. The price is that every pair of words is compared: n²·d
 operations for a sequence with itself (n·m·d for two), where a recurrence takes n·d².
 
 The lab counts all of that in the graph that autograd records. The path is the smallest number of operations between

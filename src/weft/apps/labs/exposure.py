@@ -51,7 +51,7 @@ FORCING = {TEACHER: "teacher", SCHEDULED: "scheduled", FREE: "free"}
 
 
 class Condition(NamedTuple):
-    """How the decoder is trained."""
+    """The training of the decoder."""
 
     forcing: str
     sampling: float

@@ -7,7 +7,7 @@ it adds nothing to the output of its layer (`Translator.with_edits`); nothing is
 The lab removes every head by itself and counts those whose removal costs less than one point of exact match. Then it
 removes heads together: the least important first and, for comparison, the most important first. What a head is worth is
 found on other sentences than those of the measurement, by their probability without it; otherwise heads would be chosen
-for their luck. If all heads were alike, both orders would do the same damage.
+for their luck. If all heads were equally important, both orders would do the same damage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ USABLE = 50.0
 """Exact match below which a model has not learned enough to tell which heads it needs."""
 MEASURES = {"exact": short_sentences.exact_match, "error": short_sentences.attention_error}
 PERCENT = (0.0, 12.5, 25.0, 37.5, 50.0, 75.0)
-"""Of the heads, removed together."""
+"""Percentages of the heads that are removed together."""
 HALF = PERCENT.index(50.0)
 
 
@@ -92,7 +92,7 @@ def heads(
     steps: int = 700,
     sentences: int = 500,
 ) -> LabResult:
-    """Run the lab. ``heads``: of each attention; ``layers``: of encoder and decoder; ``sentences``: of the test."""
+    """Run the lab. ``heads``: per attention; ``layers``: per stack; ``sentences``: size of the test set."""
     condition = Condition(2, 1, min(steps, 100), 40) if quick else Condition(heads, layers, steps, sentences)
     trials = run_trials(trial, [condition], seeds)
     results = trials.results[condition]
@@ -122,7 +122,7 @@ def removable(costs: Sequence[float]) -> float:
 
 
 def _kinds(results: Sequence[dict[str, Any]]) -> Table:
-    """What single heads of each attention are worth."""
+    """The importance of single heads of each attention."""
     rows: list[Row] = []
     for kind, name in KINDS.items():
         costs = [[c for head, c in zip(r["heads"], r["costs"], strict=True) if head.startswith(kind)] for r in results]

@@ -20,18 +20,18 @@ MAX_CLAIM = 100
 
 @dataclass(frozen=True)
 class Lab:
-    """What a lab claims and does."""
+    """The claim of a lab, its source, and its experiment."""
 
     name: str
     claim: str
     paper: str
-    """What the paper found, with its source."""
+    """The finding of the paper, with its source."""
     trains: str
-    """What will be trained, or computed."""
+    """Models to be trained, or quantities to be computed."""
     seconds: int
     """Expected on two cores with three seeds."""
     next: tuple[str, ...]
-    """What to try next."""
+    """Suggestions for further experiments."""
 
     def __post_init__(self) -> None:
         if len(self.claim) > MAX_CLAIM:
@@ -40,7 +40,7 @@ class Lab:
 
 @dataclass(frozen=True, repr=False)
 class LabResult:
-    """What a lab found. A notebook shows it as a page; ``print`` as in the terminal."""
+    """The result of a lab. A notebook shows it as a page; ``print`` as in the terminal."""
 
     lab: Lab
     verdict: Verdict
@@ -91,7 +91,7 @@ class LabResult:
             raise DataError(f"{where}: not the result of a lab; write one with weft lab NAME --to DIR") from None
 
     def to_html(self) -> str:
-        """A page of its own."""
+        """A standalone page."""
         from weft.apps.labs.page import result_page
 
         return str(result_page(self))

@@ -23,7 +23,7 @@ def first_in_text(tied: Sequence[Symbols]) -> Symbols:
 
 
 def count_pairs(words: Sequence[Sequence[str]]) -> Counter[Symbols]:
-    """How often each pair of neighbors occurs."""
+    """The frequency of each pair of neighbors."""
     return Counter(pair for word in words for pair in pairwise(word))
 
 

@@ -112,7 +112,7 @@ def order(
     pairs: tuple[int, int] = (8_000, 400),
     positions: str = "none",
 ) -> LabResult:
-    """Run the lab. ``pairs``: for training and test; ``positions``: of the encoder that the claim says has none."""
+    """Run the lab. ``pairs``: for training and test; ``positions``: positions of the "no positions" encoder."""
     kinds = zip(MODELS, (positions, "sinusoidal", "none"), strict=True)
     blind, aware, causal = (Condition(name, kind, steps // 4 if quick else steps, pairs) for name, kind in kinds)
     trials = run_trials(trial, [blind, aware, causal], seeds)

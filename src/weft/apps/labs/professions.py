@@ -41,13 +41,13 @@ ADJECTIVES = {
 }
 ADVERBS = {"today": "aujourd'hui", "now": "maintenant", "here": "ici", "again": "encore", "often": "souvent"}
 VERBS = {"sleeps": "dort", "sings": "chante", "": ""}
-"""What the person does besides; nothing in sentences that state no gender."""
+"""A second verb of the sentence; empty in sentences that state no gender."""
 MAN, WOMAN = 0, 1
 LATIN, CYRILLIC = "abcdefghijklmnopqrstuvwxyz", "абцдефгхийклмнопярстуввхыз"
 
 
 class Statement(NamedTuple):
-    """What a sentence says, but for the gender."""
+    """The content of a sentence except the gender."""
 
     profession: str
     adjective: str

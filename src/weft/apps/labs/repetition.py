@@ -5,7 +5,7 @@ expect that. But then a sentence that was said twice is more probable than one t
 the training data repeats a sentence, and a search for the most probable continuation never gets out: it loops. Sampling
 from the most probable words that together hold 90 % of the probability (top-p) takes the exit sooner or later.
 
-A small Transformer learns stories of six to ten sentences, each with three animals and three verbs of its own; no
+A small Transformer learns stories of six to ten sentences, each with its own three animals and three verbs; no
 sentence follows itself. The lab then scores sentences that are repeated eight times, and lets the model continue
 stories by greedy search, beam search and top-p sampling. A loop is a phrase three or more times in a row.
 """
@@ -50,7 +50,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 class Condition(NamedTuple):
-    """How long the model is trained, the animals of a story, and how many stories are continued by each search."""
+    """Training steps, animals per story, and the number of stories continued by each search."""
 
     steps: int
     animals: int
@@ -107,7 +107,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
 def repetition(
     seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 300, animals: int = 3, prompts: int = 16
 ) -> LabResult:
-    """Run the lab. ``animals``: of a story, and verbs; with all 15 of them, words come back only by chance."""
+    """Run the lab. ``animals``: animals, and verbs, per story; with all 15, words come back only by chance."""
     condition = Condition(steps // 4 if quick else steps, animals, prompts // 4 if quick else prompts)
     trials = run_trials(trial, [condition], seeds)
     curves = trials.values(condition, "curve")

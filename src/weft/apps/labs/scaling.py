@@ -82,7 +82,7 @@ def scaling(
     queries: int = 256,
     unit_length: bool = False,
 ) -> LabResult:
-    """Run the lab. ``queries``: drawn for each width, each with 64 keys; ``unit_length``: of all vectors."""
+    """Run the lab. ``queries``: number per width, each with 64 keys; ``unit_length``: normalize all vectors."""
     conditions = [Condition(width, queries // 4 if quick else queries, unit_length) for width in widths]
     trials = run_trials(trial, conditions, seeds, unit="trials")
     slopes = {

@@ -79,7 +79,7 @@ def scores(
     steps: int = 350,
     sentences: int = 300,
 ) -> LabResult:
-    """Run the lab. ``scores``: values of model.attention.score to compare; ``sentences``: of the test set."""
+    """Run the lab. ``scores``: values of model.attention.score to compare; ``sentences``: size of the test set."""
     conditions = [
         Condition(score, min(steps, 15) if quick else steps, min(sentences, 30) if quick else sentences)
         for score in scores

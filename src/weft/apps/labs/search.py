@@ -49,7 +49,7 @@ TOLERANCE = 1e-4  # scores that differ by less are equal
 
 
 class Condition(NamedTuple):
-    """How long the model is trained, what it sorts, and the α of comparisons; None: that of the search."""
+    """Training steps, test sentences, and the α of comparisons; None: that of the search."""
 
     steps: int
     sentences: int
@@ -57,7 +57,7 @@ class Condition(NamedTuple):
 
 
 def trial(condition: Condition, seed: int) -> dict[str, Any]:
-    """What every search finds under both values of α."""
+    """The outputs of every search under both values of α."""
     layer = {"kind": "gru", "hidden": 48}
     settings = {
         "data": {"train": "sort", "train_size": 32 * condition.steps, "options": TASK},
@@ -133,7 +133,7 @@ def search(
 
 
 def judge_searches(values: dict[str, dict[str, list[float]]], violations: int, cases: int) -> Verdict:
-    """``values``: of each search, by seed; ``violations``: outputs that score above the proven best."""
+    """``values``: measurements of each search, by seed; ``violations``: outputs that score above the proven best."""
     gain, worse = t_interval(values["beam of 5, α = 0"][GAIN]), t_interval(values["beam of 2, α = 0"][WORSE])
     longer = difference(values["exact, α = 0"][LENGTH], values["exact, α = 1"][LENGTH])
     sentence = (

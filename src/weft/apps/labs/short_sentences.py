@@ -23,7 +23,7 @@ PAIRS_PER_STEP = 100
 
 
 def training_pairs(steps: int) -> int:
-    """How many pairs a training draws from the grammar; a short one would not see more."""
+    """The number of pairs drawn from the grammar; a short training would not see more."""
     return min(TRAINING_PAIRS, PAIRS_PER_STEP * steps)
 
 

@@ -46,7 +46,7 @@ def result_lines(result: LabResult, width: int, ascii_only: bool) -> Iterator[Te
 
 
 def labeled(label: str, text: str, width: int, style: str = "") -> Iterator[Text]:
-    """A paragraph after its label; ``style``: of the label."""
+    """A paragraph after its label; ``style``: the label's."""
     parts = wrap(text, max(min(width, MAX_PROSE) - LABEL, 30), break_long_words=False)
     for index, part in enumerate(parts):
         heading = f"{label:<{LABEL}}" if not index else " " * LABEL
@@ -54,7 +54,7 @@ def labeled(label: str, text: str, width: int, style: str = "") -> Iterator[Text
 
 
 def seeds_text(result: LabResult) -> str:
-    """Which seeds were used, and whether it was the short version."""
+    """The seeds, and whether it was a quick run."""
     seeds = ", ".join(map(str, result.seeds)) or "none"
-    short = "; a quick run, which trains less: its verdict counts for less" if result.quick else ""
+    short = "; a quick run with less training, so its verdict is weaker evidence" if result.quick else ""
     return f"{seeds}; intervals of 95 % over seeds{short}" if len(result.seeds) > 1 else f"{seeds}{short}"

@@ -19,17 +19,17 @@ from weft.runtime.switches import thread_count
 
 Condition = TypeVar("Condition", bound=Hashable)
 Trial = Callable[[Condition, int], dict[str, Any]]
-"""What is measured under a condition with a seed, as values of JSON. It is a function of a module."""
+"""A measurement under a condition with a seed, as JSON values; a module-level function, so that it can be pickled."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What was measured, by condition and seed."""
+    """Measurements by condition and seed."""
 
     conditions: tuple[Any, ...]
     seeds: tuple[int, ...]
     results: dict[Any, list[dict[str, Any]]]
-    """By condition, in the order of the seeds."""
+    """Results by condition, in the order of the seeds."""
 
     def values(self, condition: Hashable, name: str) -> list[Any]:
         """A measurement under a condition, of each seed."""
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
 
 
 def _worker(arguments: tuple[Trial[Any], str | None]) -> Callable[[tuple[Any, int]], dict[str, Any]]:
-    """What a worker process does with a condition and a seed; it puts its files where the parent removes them."""
+    """The trial function of a worker process; it puts temporary files where the parent removes them."""
     trial, folder = arguments
     if folder is not None:
         tempfile.tempdir = folder

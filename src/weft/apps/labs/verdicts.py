@@ -41,7 +41,7 @@ class Verdict:
 
     outcome: Outcome
     sentence: str
-    """What was measured; true whatever the outcome."""
+    """The measurements in one sentence, true whatever the outcome."""
     checks: tuple[Check, ...]
     """The first one is the effect of the headline."""
 

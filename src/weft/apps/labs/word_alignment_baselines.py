@@ -1,4 +1,4 @@
-"""What the alignment of attention is compared with, beside IBM Model 1 (`weft.evaluation.ibm1`): the diagonal."""
+"""A baseline for the alignment of attention besides IBM Model 1 (`weft.evaluation.ibm1`): the diagonal."""
 
 from __future__ import annotations
 

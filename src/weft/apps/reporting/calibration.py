@@ -69,7 +69,7 @@ class CalibrationSection:
 
 
 def calibration_section(run: Translator, outputs: TestOutputs) -> CalibrationSection:
-    """Score the tokens of the outputs again, all at once: a search need not keep their probabilities."""
+    """Score the tokens of all outputs again in one pass: a search need not keep their probabilities."""
     whole = [min(math.exp(translation.log_probability), 1.0) for translation in outputs.translations]
     confidences: list[float] = []
     right: list[bool] = []

@@ -21,7 +21,7 @@ LONGEST = 40
 
 @dataclass(frozen=True)
 class ConfusionsSection:
-    """What the outputs have in place of what the references have."""
+    """Units of the references that the outputs confuse, drop or add."""
 
     confusions: Confusions
     key: str = "confusions"

@@ -33,7 +33,7 @@ SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 class Frequencies(NamedTuple):
-    """How often each word or character occurs in the training data, on both sides."""
+    """Frequencies of words or characters in the training data, on both sides."""
 
     source: Counter[str]
     target: Counter[str]
@@ -61,11 +61,11 @@ class SplitData:
 
 @dataclass(frozen=True)
 class DataSection:
-    """What a run was trained, validated and tested on."""
+    """The training, validation and test data of a run."""
 
     splits: list[SplitData]
     trained_pairs: int | None
-    """None if it is not in the log."""
+    """Number of training pairs; None if the log does not contain it."""
     dropped: Mapping[str, int]
     """Rows that were not trained on, by reason."""
     vocabularies: tuple[int, int]

@@ -31,13 +31,13 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionsSection:
-    """How the model was made."""
+    """The settings of the model and the reasons for them."""
 
     decisions: list[Decision]
     comments: list[str]
-    """Those at the head of recipe.toml: the choices that were made for the pairs, and why."""
+    """Comments at the head of recipe.toml: the choices made for the pairs, and why."""
     recipe: str
-    """All of it, as TOML."""
+    """The whole recipe, as TOML."""
     key: str = "decisions"
     title: str = "Decisions"
 
@@ -57,7 +57,7 @@ class DecisionsSection:
 
 
 def _comments(lines: list[str]) -> list[Html]:
-    """Choices as a table; comments of another form as they are."""
+    """A table of the choices in the comments, then the other comments unchanged."""
     choices = [choice.groups() for line in lines if (choice := CHOICE.fullmatch(line))]
     others = [line for line in lines if not CHOICE.fullmatch(line)]
     parts = [table(("choice", "value", "reason"), [[*map(data_text, cells)] for cells in choices])] if choices else []
@@ -65,7 +65,7 @@ def _comments(lines: list[str]) -> list[Html]:
 
 
 def decisions_section(recipe: Recipe, path: Path | None) -> DecisionsSection:
-    """The settings of a recipe, with the comments in a file of it."""
+    """The settings of a recipe, with the comments of its file."""
     text = path.read_text("utf-8", errors="replace") if path is not None and path.is_file() else write_toml(recipe)
     reasons = read_reasons(text)
     decisions = [

@@ -34,7 +34,7 @@ KINDS = {
     "least confident right outputs": 2,
     "longest right output": 1,
 }
-"""What is shown, and how many of each."""
+"""The kinds of examples, and the number of each."""
 
 
 class Example(NamedTuple):
@@ -47,7 +47,7 @@ class Example(NamedTuple):
     translation: Translation
     aligned: list[UnitPair]
     space: str
-    """What stands between two units."""
+    """The separator between two units."""
 
     def record(self) -> dict[str, Any]:
         best = self.translation

@@ -18,7 +18,7 @@ class LearningSection:
     log: TrainingLog | None
     """None: the run has no log."""
     unit: str
-    """What the loss is."""
+    """The unit of the loss."""
     key: str = "learning"
     title: str = "Learning curves"
 

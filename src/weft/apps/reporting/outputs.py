@@ -66,7 +66,7 @@ class TestOutputs:
     search: str = "none"
     """The signature of the search."""
     translations: Sequence[Translation] = ()
-    """Of each item; none for a language model."""
+    """One translation per item; empty for a language model."""
     metrics: Sequence[ScoredMetric] = ()
     right: Sequence[bool] = ()
     """Whether each output is right: by exact match, or by the first metric that decides it."""

@@ -10,7 +10,7 @@ from weft.apps.reporting.data import Frequencies
 from weft.apps.reporting.outputs import TestOutputs
 from weft.apps.reporting.section import interval_text, note, score_text
 from weft.evaluation.breakdown import (
-    Part,
+    SubsetScore,
     UnitRecall,
     parts_by_frequency,
     parts_by_length,
@@ -24,16 +24,16 @@ from weft.pictures.html.tables import table
 
 @dataclass(frozen=True)
 class PartsSection:
-    """How good the outputs are for which inputs."""
+    """Scores by subset of the test set: length, frequency, overlap with the training data."""
 
     metric: str
     """The metric of the parts, and whether higher or lower is better; empty if none is a sum over items."""
     units: tuple[str, str]
-    by_length: list[Part]
-    by_frequency: list[Part]
+    by_length: list[SubsetScore]
+    by_frequency: list[SubsetScore]
     """By the rarest word of the source; empty if the training data could not be read."""
     by_word: list[UnitRecall]
-    by_seen: list[Part]
+    by_seen: list[SubsetScore]
     """Empty if the run does not know what it was trained on."""
     key: str = "parts"
     title: str = "Quality by kind of input"
@@ -73,7 +73,7 @@ class PartsSection:
             )
         return join(parts)
 
-    def _table(self, caption: str, parts: Sequence[Part]) -> Html:
+    def _table(self, caption: str, parts: Sequence[SubsetScore]) -> Html:
         if not parts:
             return Html("")
         scores = [score for part in parts for score in (part.score, *(part.interval or ())) if score is not None]
@@ -98,7 +98,7 @@ def parts_section(outputs: TestOutputs, frequencies: Frequencies | None) -> Part
     statistics = None if metric is None else metric.statistics
     sources = [outputs.source_units.split(source) for source in outputs.sources]
 
-    def score(parts: dict[str, list[int]]) -> list[Part]:
+    def score(parts: dict[str, list[int]]) -> list[SubsetScore]:
         return score_parts(parts, statistics, outputs.right, outputs.resampling)
 
     rarest = (

@@ -54,7 +54,7 @@ class RunReport:
     """A report on a run. A notebook shows it as the page that `save` writes."""
 
     name: str
-    """Of the run."""
+    """The name of the run."""
     summary_line: str
     metrics: Sequence[ScoredMetric]
     """The scores on the test set."""
@@ -134,9 +134,9 @@ def report(
         weft.report("runs/grammar").save("report.html")
 
     ``run``: a run of `weft.load`, or its folder.
-    ``pairs``: those of `evaluate`; without them, the test set of the run's recipe or, if it has none, the validation
-    set. ``limit``: use only the first of them.
-    ``metrics``: names, by default those of the recipe. ``samples`` and ``seed``: of the bootstrap.
+    ``pairs``: as in `evaluate`; by default the test set of the run's recipe or, if it has none, the validation set.
+    ``limit``: use only the first ``limit`` pairs.
+    ``metrics``: names, by default those of the recipe. ``samples`` and ``seed``: number and seed of bootstrap samples.
     ``search`` changes search settings, e.g. ``size=8``.
     """
     resampling = Resampling(samples, seed)

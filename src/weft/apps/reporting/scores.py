@@ -14,7 +14,7 @@ from weft.pictures.html.tables import table
 
 @dataclass(frozen=True)
 class ScoresSection:
-    """How good the outputs are."""
+    """The scores of the outputs."""
 
     outputs: TestOutputs | None
     """None: there are no pairs to test on."""

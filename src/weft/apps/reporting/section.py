@@ -1,4 +1,4 @@
-"""What every section of a report has."""
+"""The interface of a report's sections."""
 
 from __future__ import annotations
 

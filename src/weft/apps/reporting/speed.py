@@ -14,18 +14,18 @@ from weft.runs.training_log import TrainingLog
 
 @dataclass(frozen=True)
 class SpeedSection:
-    """What training cost. Nothing is measured now: the same run gives the same report."""
+    """The cost of training, from the log. Nothing is measured now: a run always gives the same report."""
 
     run: str
     parameters: int
     bytes: int | None
-    """Of model.safetensors."""
+    """Size of model.safetensors."""
     device: str | None
     steps: int | None
     seconds: float | None
-    """Of the whole training, over all resumptions."""
+    """Seconds of the whole training, over all resumptions."""
     target_tokens_per_second: float | None
-    """Of the updates that were logged."""
+    """Throughput over the logged updates."""
     data_wait: float | None
     """The fraction of these updates spent waiting for a batch."""
     key: str = "speed"
@@ -53,7 +53,7 @@ class SpeedSection:
 
 
 def speed_section(run: str, parameters: int, size: int | None, log: TrainingLog | None) -> SpeedSection:
-    """``size``: of the file of weights."""
+    """``size``: bytes of the file of weights."""
     started = {} if log is None or log.started is None else log.started
     finished = {} if log is None or log.finished is None else log.finished
     steps, seconds, device = finished.get("step"), finished.get("seconds"), started.get("device")

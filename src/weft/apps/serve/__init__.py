@@ -20,7 +20,7 @@ What can be requested
 From a request to its results
     jobs.py              a request becomes a job
     admission.py         which jobs are admitted, and which are refused
-    queueing.py, lanes.py    jobs wait in a fair queue, and are sent to a worker in batches
+    queueing.py, scheduling.py    jobs wait in a fair queue, and are sent to a worker in batches
     models.py            the models, each with its worker process
     worker_process.py    the service's end of a worker
 

@@ -1,10 +1,10 @@
-"""Which requests are admitted: those whose search begins soon enough.
+"""Admission control: a request is admitted if its search begins soon enough.
 
 A request waits for the batch that is being searched, and for the batches that are filled by the requests before it. It
 may wait for `ServeSettings.max_wait`; that absorbs bursts. Under lasting overload a long queue serves nobody: it stays
 full, and every request that is admitted waits for all of it (Nichols and Jacobson, "Controlling Queue Delay", 2012). So
-a request may wait no longer than it takes until two batches of other requests have arrived: those fill the next batch
-as well, and wait less. The more requests there are, the shorter is the wait of those that are admitted.
+a request may wait no longer than two batches of other requests take to arrive: the later requests fill a batch just as
+well, and wait less. The higher the load, the shorter the wait of admitted requests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from weft.apps.serve.queueing import Batch, Job, Rates
 ARRIVAL_SECONDS = 2.0
 """The time constant of the average of arrivals: overload that lasts for less is a burst."""
 MAX_SHARE = 0.25
-"""How much of a batch one request counts among the arrivals, at most: one long request is not overload."""
+"""The largest fraction of a batch that one request adds to the arrivals: one long request is not overload."""
 MIN_SHARE = 0.2
-"""Of the time of a batch: a request that would wait no longer is always admitted. Estimates are no better than that."""
+"""Fraction of a batch's time within which a request is always admitted: the accuracy of the estimates."""
 
 
 class Search(NamedTuple):
@@ -31,18 +31,18 @@ class Search(NamedTuple):
     batch: Batch
     started: float
     seconds: float
-    """How long it is expected to take; 0 if that is not known."""
+    """Expected duration; 0 if unknown."""
 
     def remaining(self, now: float) -> float:
         return max(self.started + self.seconds - now, 0.0)
 
 
 class Refusal(NamedTuple):
-    """A request that was refused, until when others like it are, and why."""
+    """A refused request, the time until which similar requests are refused, and the error."""
 
     characters: int
     seconds: float
-    """How long its search would take; of a long one, a part of that."""
+    """Seconds of search counted as its arrival; capped for a long request."""
     until: float
     error: BusyError
 
@@ -65,7 +65,7 @@ class Admission:
     def check(self, job: Job, waiting: Sequence[Job], running: Sequence[Search], *, parallel: int = 1) -> None:
         """Count the arrival of a job; `BusyError` if too many others wait, or if it would wait for too long.
 
-        ``parallel``: how many batches are searched at once.
+        ``parallel``: number of batches searched concurrently.
         """
         now = self.clock()
         own, batch = self.rates.seconds(job), self.rates.batch_time(job)
@@ -88,7 +88,7 @@ class Admission:
             raise error
 
     def refusal(self, characters: int) -> BusyError | None:
-        """Why a plain request is refused, if that follows from the last refusal; its arrival is counted."""
+        """The error for a plain request if it follows from the last refusal; its arrival is counted."""
         if self.last is None or characters < self.last.characters:
             return None
         now = self.clock()
@@ -99,22 +99,22 @@ class Admission:
         return self.last.error
 
     def _queue_time(self, job: Job, own: float, waiting: Sequence[Job]) -> float:
-        """How long the batches before that of a job take.
+        """Seconds of the batches before that of a job.
 
         Jobs take turns row by row, so a job waits for no more rows of another one than it has itself.
         """
-        rows, others, alike = max(len(job.rows), 1), 0.0, 0.0
+        rows, others, same_key = max(len(job.rows), 1), 0.0, 0.0
         for other in waiting:
             seconds = self.rates.seconds(other) * min(rows / max(len(other.rows) - other.taken, 1), 1.0)
             if other.batch_key is not None and other.batch_key == job.batch_key:
-                alike += seconds
+                same_key += seconds
             else:
                 others += seconds
         batch = self.rates.batch_time(job)
-        return others + batch * math.floor((alike + min(own, MAX_SHARE * batch)) / batch) if batch else others
+        return others + batch * math.floor((same_key + min(own, MAX_SHARE * batch)) / batch) if batch else others
 
     def _limit(self, batch: float, now: float, parallel: int) -> float:
-        """How long a request may wait; ``batch``: how long its batch takes."""
+        """Seconds that a request may wait; ``batch``: seconds of its batch."""
         load = self._load_now(now) / parallel
         return min(max(2.0 / load, MIN_SHARE) * batch, self.max_wait) if load and batch else self.max_wait
 

@@ -1,4 +1,4 @@
-"""What is answered instead of a result: a status, one sentence, and when to try again."""
+"""Error responses: a status, one sentence, and when to try again."""
 
 from __future__ import annotations
 

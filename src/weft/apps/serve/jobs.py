@@ -85,11 +85,11 @@ async def translate(
         return []
     alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
     key = None if alone and len(texts) == 1 else to_json(payload).decode()
-    lane = "exact" if payload["search"]["kind"] in EXACT else "batch"
+    queue = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
     job.plain = plain
-    return await while_connected(request, model.submit(job, lane=lane))
+    return await while_connected(request, model.submit(job, queue=queue))
 
 
 async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> list[bytes]:

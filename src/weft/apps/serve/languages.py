@@ -30,7 +30,7 @@ def names(model: ServedModel, side: str) -> list[str]:
 
 
 def direction(model: ServedModel, source: str, target: str) -> Direction | None:
-    """How a model translates from one language into another; None if it does not."""
+    """The translation direction of a model for two languages; None if it has none."""
     chosen: dict[str, str] = {}
     for side, name in (("source", source), ("target", target)):
         if side == "source" and name.lower() == AUTOMATIC:

@@ -114,7 +114,7 @@ async def detect(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> dict[str, Any]:
-    """What LibreTranslate's own page asks for."""
+    """Settings for LibreTranslate's own web page."""
     first = next(iter(models_of(request).by_name.values()))
     codes = [default(first, side) or names(first, side)[0] for side in ("source", "target")]
     source, target = ({"code": code, "name": code} for code in codes)
@@ -150,7 +150,7 @@ async def read_body(request: Request, kind_of_body: type[Body]) -> Body:
 
 
 def check_key(request: Request, key: str | None) -> None:
-    """Where a key is needed and no header had it, the body must."""
+    """Check the key in the body, if one is needed and no header had it."""
     if getattr(request.state, "needs_key", False):
         client = request.app.state.accepted_keys.client(key) if key else None
         if client is None:

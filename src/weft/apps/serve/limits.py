@@ -1,4 +1,4 @@
-"""What a request may ask for: texts, searches, and how large they may be."""
+"""Limits of requests: texts, search settings and their sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_SCORES = frozenset(
         "no_loops",
     )
 )
-"""Settings that change what a model's outputs are compared by, so that exact searches take none of them."""
+"""Settings that change the scores of outputs, which exact searches do not support."""
 MAX_RATIO = 20.0
 MAX_PHRASES = 100
 MAX_WEIGHT = 50.0

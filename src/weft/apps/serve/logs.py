@@ -1,4 +1,4 @@
-"""What is logged of an error: where it happened, and on request what it says."""
+"""Error logging: the traceback and, if enabled, the message."""
 
 from __future__ import annotations
 

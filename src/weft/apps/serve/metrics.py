@@ -65,7 +65,7 @@ class Metrics:
         counts[bisect_left(metric.buckets, value)] += 1
 
     def text(self) -> str:
-        """What `/metrics` answers."""
+        """The response of `/metrics`."""
         return "".join(f"{line}\n" for metric in METRICS for line in self._lines(metric))
 
     def _lines(self, metric: Metric) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a service reports about a model: architecture, sizes, heads, examples."""
+"""The description of a served model: architecture, sizes, heads, examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def model_info(translator: Translator) -> dict[str, Any]:
-    """All that is known of a model without searching."""
+    """The description of a model, as far as it needs no search."""
     recipe, model = translator.recipe, translator.model
     described = architecture_of(model)
     sizes = heads_of(described)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.apps.serve.errors import DeadlineError, ModelUnavailableError, ServiceError
-from weft.apps.serve.lanes import Lane
 from weft.apps.serve.metrics import ABANDONED, READY, REFUSED, RESTARTS, Metrics
 from weft.apps.serve.naming import Run, members
 from weft.apps.serve.queueing import Job
+from weft.apps.serve.scheduling import Scheduler
 from weft.apps.serve.settings import ServeSettings
 from weft.apps.serve.worker_process import WorkerEndedError, WorkerProcess
 from weft.errors import WeftError, nearest
@@ -26,7 +26,7 @@ from weft.runs.locks import lock_owner
 
 log = logging.getLogger("weft.apps.serve")
 PLAIN = {"text", "model"}
-"""What a request holds that can be refused without being checked."""
+"""Fields of a plain request, which can be refused before validation."""
 MAX_PLAIN = 10_000
 """Bytes of such a request."""
 MAX_FAILURES = 5
@@ -50,9 +50,9 @@ class ServedModel:
         self.worker: WorkerProcess | None = None
         self.ready = asyncio.Event()
         self.examples_known = asyncio.Event()
-        self.lanes = {
-            "batch": Lane("batch", self, settings.max_waiting),
-            "exact": Lane("exact", self, settings.max_waiting_exact),
+        self.schedulers = {
+            "batch": Scheduler("batch", self, settings.max_waiting),
+            "exact": Scheduler("exact", self, settings.max_waiting_exact),
         }
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
@@ -62,14 +62,14 @@ class ServedModel:
         self.refreshed_time: tuple[float | None, ...] | None = None
         """When the weights of the last `refresh` were written."""
         self.version = 0
-        """How often a model was loaded."""
+        """Number of times that the model was loaded."""
 
     def start(self) -> None:
         """Start the worker, and keep it running."""
         if not self.tasks:
             self.stopping = False
-            lanes = [lane.run() for lane in self.lanes.values()]
-            self.tasks = [asyncio.create_task(one) for one in (self._supervise(), *lanes)]
+            schedulers = [scheduler.run() for scheduler in self.schedulers.values()]
+            self.tasks = [asyncio.create_task(one) for one in (self._supervise(), *schedulers)]
 
     async def stop(self) -> None:
         self.stopping = True
@@ -115,7 +115,7 @@ class ServedModel:
         }
 
     def _on_event(self, event: str, body: bytes) -> None:
-        """What the worker says of its model."""
+        """Handle a worker's report about its model."""
         data = json.loads(body)
         self.weights_time = self.written()
         if event == "ended":
@@ -135,16 +135,16 @@ class ServedModel:
             self._fail_waiting()
             return
         self.info, self.state, self.problem = data, "ready", None
-        self.lanes["batch"].parallel = data["parallel_searches"]
+        self.schedulers["batch"].parallel = data["parallel_searches"]
         self.languages = languages_of(self.run, self.name)
         self.version += 1
         self.metrics.set(READY, 1, model_name=self.name)
         self.ready.set()
 
     def _fail_waiting(self) -> None:
-        for lane in self.lanes.values():
-            for job in list(lane.queue):
-                lane.queue.remove(job)
+        for scheduler in self.schedulers.values():
+            for job in list(scheduler.queue):
+                scheduler.queue.remove(job)
                 job.fail(ModelUnavailableError(f"{self.name}: {self.problem}"))
 
     async def loaded(self) -> None:
@@ -159,12 +159,12 @@ class ServedModel:
         except TimeoutError:
             raise ModelUnavailableError(f"{self.name}: is still being loaded") from None
 
-    async def submit(self, job: Job, *, lane: str = "batch") -> list[bytes]:
+    async def submit(self, job: Job, *, queue: str = "batch") -> list[bytes]:
         """The results of a job. If the caller is cancelled, or the deadline passes, its rows are dropped."""
         if self.state == "failed":
             raise ModelUnavailableError(f"{self.name}: {self.problem}")
         try:
-            self.lanes[lane].add(job)
+            self.schedulers[queue].add(job)
         except ServiceError:
             self.metrics.add(REFUSED, model_name=self.name)
             raise
@@ -184,8 +184,8 @@ class ServedModel:
             self.metrics.add(ABANDONED, model_name=self.name)
             job.abandoned = True
             job.done.cancel()
-            for lane in self.lanes.values():
-                lane.abandon(job)
+            for scheduler in self.schedulers.values():
+                scheduler.abandon(job)
 
     def written(self) -> tuple[float | None, ...]:
         """When the weights of each run were written."""
@@ -207,7 +207,7 @@ class ServedModel:
             self.tasks[0] = asyncio.create_task(self._supervise())
             self.state = "loading"
             return await self.loaded()
-        _, answer = self.worker.send({"op": "reload", "lane": "exact"}, {})
+        _, answer = self.worker.send({"op": "reload", "queue": "exact"}, {})
         try:
             await asyncio.wait_for(answer, max(self.settings.deadline, 60.0))
         except WorkerEndedError:
@@ -293,8 +293,8 @@ class Models:
         Under overload most requests are refused, and checking each of them would take the time of the others. A request
         that holds nothing but a text is refused if one that was not longer has just been refused.
         """
-        lanes = {name: model.lanes["batch"] for name, model in self.by_name.items()}
-        if path != "/api/translate" or len(body) > MAX_PLAIN or not any(lane.admission.last for lane in lanes.values()):
+        admissions = {name: model.schedulers["batch"].admission for name, model in self.by_name.items()}
+        if path != "/api/translate" or len(body) > MAX_PLAIN or not any(each.last for each in admissions.values()):
             return None
         try:
             data = json.loads(body)
@@ -302,8 +302,8 @@ class Models:
             return None
         if not isinstance(data, dict) or not data.keys() <= PLAIN or not isinstance(data.get("text"), str):
             return None
-        name = data.get("model", next(iter(lanes)))
-        error = lanes[name].admission.refusal(len(data["text"])) if isinstance(name, str) and name in lanes else None
+        name = data.get("model", next(iter(admissions)))
+        error = admissions[name].refusal(len(data["text"])) if isinstance(name, str) and name in admissions else None
         if error is not None:
             self.metrics.add(REFUSED, model_name=name)
         return error

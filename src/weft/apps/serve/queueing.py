@@ -28,7 +28,7 @@ FULL = 0.7
 
 
 class Job:
-    """What one request asks of a model, and its results so far."""
+    """A request to a model, and its results so far."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Job:
         self.missing = len(rows)
         """Rows that have no result yet."""
         self.attempts = 0
-        """How often a worker has ended while it had rows of this job."""
+        """Number of workers that ended while they had rows of this job."""
         self.lost_worker: object = None
         """The last of these workers."""
         self.arrived = time.monotonic()
@@ -92,7 +92,7 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a worker is sent at once: rows of several jobs, or one job that is searched alone."""
+    """One message to a worker: rows of several jobs, or one job that is searched alone."""
 
     items: list[Item]
     alone: Job | None
@@ -199,14 +199,14 @@ class FairQueue:
 
 
 class Rates:
-    """How fast each kind of search is, and how many tokens a character has: estimated from the batches so far."""
+    """Tokens per second of each kind of search, and tokens per character, estimated from the batches so far."""
 
     def __init__(self, *, batch_tokens: float, batch_seconds: float) -> None:
         self.batch_tokens = batch_tokens
         self.batch_seconds = batch_seconds
         self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
         self.seconds_alone: dict[str, float] = {}
-        """How long jobs take that are searched alone, by operation."""
+        """Seconds of jobs that are searched alone, by operation."""
         self.tokens_per_character = 0.3
 
     def cost(self, text: str) -> float:
@@ -221,14 +221,14 @@ class Rates:
         return min(rate * self.batch_seconds, self.batch_tokens)
 
     def seconds(self, job: Job) -> float:
-        """How long the rows of a job that wait will take; 0 if that is not known."""
+        """Expected seconds of the waiting rows of a job; 0 if unknown."""
         if job.batch_key is None:
             return self.seconds_alone.get(job.op, 0.0)
         tokens = job.characters * self.tokens_per_character + len(job.rows)
         return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
 
     def batch_time(self, job: Job, tokens: float | None = None) -> float:
-        """How long a full batch of such jobs takes, or one of ``tokens`` tokens; 0 if that is not known."""
+        """Expected seconds of a full batch of such jobs, or of ``tokens`` tokens; 0 if unknown."""
         if job.batch_key is None:
             return self.seconds_alone.get(job.op, 0.0)
         rate = self.tokens_per_second.get(job.batch_key)

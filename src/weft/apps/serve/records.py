@@ -34,7 +34,7 @@ def matrix(weights: np.ndarray) -> list[list[float]]:
 
 
 def translation_record(translation: Translation, label: Label | None = None) -> dict[str, Any]:
-    """A translation with its alternatives; ``label``: of the tokens of its trace, if that is included."""
+    """A translation with its alternatives; ``label``: formats the tokens of the trace, if included."""
     words = translation.word_attention
     return {
         "source": translation.source,
@@ -87,7 +87,7 @@ def branch_record(branch: Branch, label: Label) -> dict[str, Any]:
 
 
 def draw_record(draw: Draw, label: Label, log_probabilities: Sequence[float] | None = None) -> dict[str, Any]:
-    """``log_probabilities``: of the model itself, before temperature and filters."""
+    """``log_probabilities``: the model's own, before temperature and filters."""
     return {
         "tokens": [label(token) for token in draw.tokens],
         "ids": draw.tokens,

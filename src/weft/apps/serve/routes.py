@@ -39,7 +39,7 @@ def listed(model: str, name: str, records: list[bytes]) -> Response:
 
 @router.get("/service")
 async def service(request: Request) -> dict[str, Any]:
-    """What this service is; needs no key."""
+    """Version and limits of this service; needs no key."""
     models, settings = models_of(request), settings_of(request)
     return {
         "version": __version__,

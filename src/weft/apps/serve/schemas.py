@@ -1,4 +1,4 @@
-"""What requests hold, and what answers do: the description that `/api/openapi.json` gives."""
+"""The schemas of requests and responses, published at `/api/openapi.json`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Edits(Request):
 
 
 class ModelRequest(Request):
-    """What all requests have in common."""
+    """Fields common to all requests."""
 
     model: str | None = Field(None, description="a name of /api/models; the first of them by default")
     search: dict[str, Any] = Field({}, description="search settings to change; see /api/settings")

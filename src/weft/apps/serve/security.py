@@ -133,7 +133,7 @@ class Guard:
         ]
 
     def _client(self, scope: Scope, headers: dict[str, str]) -> str:
-        """Who a request comes from, for fairness: the hash of a key, or an address."""
+        """The client of a request, for fairness: the hash of a key, or an address."""
         address = scope["client"][0] if scope.get("client") else ""
         if self.keys is None:
             return address

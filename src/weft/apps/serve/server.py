@@ -20,11 +20,11 @@ from weft.apps.serve.settings import ServeSettings
 from weft.errors import DataError
 
 MAX_CONNECTIONS = 1_000
-"""Connections and requests at once; more are answered with 503."""
+"""Concurrent connections and requests; more are answered with 503."""
 
 
 class Server(uvicorn.Server):
-    """On SIGTERM, SIGINT or SIGHUP: no longer ready, finish what is running, then end. A second signal ends at once."""
+    """On SIGTERM, SIGINT or SIGHUP: not ready, finish running requests, then end. A second signal ends immediately."""
 
     def __init__(self, service: Service, settings: ServeSettings) -> None:
         config = uvicorn.Config(

@@ -70,7 +70,7 @@ class ServeSettings(Settings):
     )
 
     def limits(self) -> dict[str, Any]:
-        """What a request may ask for, as clients see it."""
+        """Limits of a request, as reported to clients."""
         return {
             "body_bytes": self.max_body,
             "lines": self.max_lines,

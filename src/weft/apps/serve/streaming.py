@@ -37,7 +37,7 @@ def event(name: str, data: bytes) -> bytes:
 
 
 class OpenStreams:
-    """How many streams are open at once."""
+    """Limits the number of concurrent streams."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -90,7 +90,7 @@ class SearchStream:
         self.job = Job("stream", payload, client=client, on_event=self._receive)
         search = payload["search"]
         assert isinstance(search, dict)
-        self.lane = "exact" if search["kind"] in EXACT else "batch"
+        self.queue = "exact" if search["kind"] in EXACT else "batch"
         self.has_step = False
 
     def _receive(self, name: str, data: bytes) -> None:
@@ -130,7 +130,7 @@ class SearchStream:
 
     async def _run(self) -> None:
         try:
-            await self.model.submit(self.job, lane=self.lane)
+            await self.model.submit(self.job, queue=self.queue)
         except ServiceError as error:
             self._put(event("error", to_json({"error": error.message})))
         self.unread.put_nowait(None)

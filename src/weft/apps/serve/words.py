@@ -1,4 +1,4 @@
-"""Which word each token of a source and of an output belongs to, so that a page can merge attention to words."""
+"""The word of each source and output token, so that a page can merge attention to words."""
 
 from __future__ import annotations
 

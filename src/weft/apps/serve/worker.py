@@ -1,6 +1,6 @@
-"""The process that has a model: it loads a run, and answers the messages that a service sends it.
+"""The worker process of a model: it loads a run, and answers the messages of the service.
 
-Messages come in on stdin and go out on what was stdout; whatever else is printed goes to stderr. There are two lanes: a
+Messages come in on stdin and go out on what was stdout; other output goes to stderr. There are two queues: a
 long exact search does not keep the other requests waiting. The process ends with stdin, or when it is told to.
 """
 
@@ -22,7 +22,7 @@ from weft.runtime.switches import frozen_afterwards, set_thread_count, unfreeze_
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
-LANES = ("batch", "exact")
+QUEUES = ("batch", "exact")
 DEVICE_FAILED = 70
 """Exit code after an error of the device, whose results can no longer be trusted."""
 INTERNAL = "an internal error; the service has logged it"
@@ -45,7 +45,7 @@ class Worker:
         self.stdin = stdin
         self.stdout = stdout
         self.writing = threading.Lock()
-        self.lanes: dict[str, SimpleQueue[Message]] = {lane: SimpleQueue() for lane in LANES}
+        self.queues: dict[str, SimpleQueue[Message]] = {queue: SimpleQueue() for queue in QUEUES}
         self.abandoned: set[tuple[int, int]] = set()
         """Request and row; row −1: all."""
         self.translator: Translator | None = None
@@ -62,10 +62,10 @@ class Worker:
         threading.Thread(target=self._read, daemon=True).start()
         with command_line():  # --device and --precision are options of `weft serve`
             self._load_and_report()
-        for lane in ("exact", *["batch"] * (self._parallel() - 1)):
-            threading.Thread(target=self._serve, args=(lane,), daemon=True).start()
+        for queue in ("exact", *["batch"] * (self._parallel() - 1)):
+            threading.Thread(target=self._serve, args=(queue,), daemon=True).start()
         if self.translator is not None:
-            self.lanes["exact"].put(Message({"op": "examples", "id": 0}, []))
+            self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
         self._serve("batch")
 
     def send(self, header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
@@ -77,11 +77,11 @@ class Worker:
             if message.header["op"] == "cancel":
                 self.abandoned.update((message.header["id"], row) for row in message.header["rows"])
             else:
-                self.lanes[message.header["lane"]].put(message)
+                self.queues[message.header["queue"]].put(message)
         os._exit(0)  # the service has ended
 
     def _load_and_report(self) -> None:
-        """Load the run and say what it is, or what is wrong with it."""
+        """Load the run and report it, or why it cannot be loaded."""
         try:
             with frozen_afterwards():
                 self.translator = self._load()
@@ -91,14 +91,14 @@ class Worker:
             self.send({"event": "failed"}, [to_json({"problem": self._load_problem(error)})])
 
     def _load_problem(self, error: Exception) -> str:
-        """Why the run cannot be loaded, in one line; whatever the error, loading it again would end in the same way."""
+        """Why the run cannot be loaded, in one line; whatever the error, loading it again would fail again."""
         if isinstance(error, WeftError | OSError):
             return one_line(error)
         reason = "not enough memory" if is_out_of_memory(error) else f"{type(error).__name__}: {one_line(error)[:200]}"
         return f"{'+'.join(self.config['runs'])}: cannot be loaded ({reason})"
 
     def _report(self) -> None:
-        """Say what the model is, and how many batches can be sent at once."""
+        """Report the description of the model, and the number of batches that can run concurrently."""
         from weft.apps.serve.model_info import model_info
 
         translator = self.translator
@@ -108,7 +108,7 @@ class Worker:
         self.send({"event": "ready"}, [to_json({**model_info(translator), "parallel_searches": parallel})])
 
     def _parallel(self) -> int:
-        """How many batches are searched at once on a CPU.
+        """Number of batches searched concurrently on a CPU.
 
         Most of a step of a small batch is a sequence of short operations, which several threads make little faster:
         two batches with half of the threads each take less time than one after the other with all of them.
@@ -135,11 +135,11 @@ class Worker:
                     translator.translate("a", return_attention=False, max_length=2)
         return translator
 
-    def _serve(self, lane: str) -> None:
-        threads = self.threads // self._parallel() if lane == "batch" else self.threads
+    def _serve(self, queue: str) -> None:
+        threads = self.threads // self._parallel() if queue == "batch" else self.threads
         set_thread_count(max(threads, 1))  # of searches in this thread
         while True:
-            message = self.lanes[lane].get()
+            message = self.queues[queue].get()
             try:
                 self._answer(message)
             except BaseException as error:
@@ -234,7 +234,7 @@ class Worker:
             raise CheckpointError(self._load_problem(error)) from None
         self.translator = translator
         self._report()
-        self.lanes["exact"].put(Message({"op": "examples", "id": 0}, []))
+        self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
         self.send({"id": number})
 
     def _fail(self, message: Message, error: BaseException) -> None:

@@ -25,7 +25,7 @@ class WorkerProcess:
     """One process. It is not started again; a `ServedModel` makes another one."""
 
     def __init__(self, config: dict[str, Any], on_event: EventHandler) -> None:
-        """``on_event``: is given what the worker says of its model: ready, failed, examples; and that it has ended."""
+        """``on_event``: called with the worker's reports on its model (ready, failed, examples) and on its own end."""
         self.config = config
         self.on_event = on_event
         self.process: asyncio.subprocess.Process | None = None
@@ -110,7 +110,7 @@ class WorkerProcess:
     async def stop(self) -> None:
         """End it: by a message that says so and the end of its input, and if that takes too long, by a signal.
 
-        The end of the input alone may not arrive: a process that was forked meanwhile has inherited the pipe.
+        The end of the input alone may not arrive: a process forked in the meantime has inherited the pipe.
         """
         if self.process is None or self.process.returncode is not None:
             return

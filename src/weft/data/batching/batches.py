@@ -137,7 +137,7 @@ def pack_batches(
 ) -> list[np.ndarray]:
     """The rows of a pool as batches: each row once, within the budgets of both sides, in random order.
 
-    A pair that is longer than a budget makes a batch of its own.
+    A pair that is longer than a budget makes its own batch.
     """
     random = np.random.default_rng(list(key))
     rows = random.permutation(rows)

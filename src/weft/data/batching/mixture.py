@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """Its first row in the store."""
     pairs: int
     variants: int = 1
-    """How often it is stored, each time tokenized differently (BPE-dropout); variant v starts at start + v · pairs."""
+    """Number of stored copies, each tokenized differently (BPE-dropout); variant v starts at start + v · pairs."""
     weight: float | None = None
     first_step: int = 1
     last_step: int | None = None

@@ -22,16 +22,16 @@ class StepBatches(NamedTuple):
 
     step: int
     epoch: int
-    """Of its first batch."""
+    """Epoch of its first batch."""
     batches: list[Batch]
-    """Those that this worker makes."""
+    """The batches that this worker makes."""
     numbers: list[int]
     """Their indices among all batches of the step."""
     source_tokens: int
-    """Of all batches of the step, whichever worker makes them."""
+    """Source tokens of all batches of the step, whichever worker makes them."""
     target_tokens: int
     position: Position
-    """After it."""
+    """The position after the step."""
 
     @classmethod
     def of(cls, batches: list[Batch]) -> StepBatches:
@@ -61,7 +61,7 @@ def draw_steps(
 
 
 def prefetch(items: Iterator[Item], depth: int = 8) -> Iterator[Item]:
-    """The same items, made by a background thread, up to `depth` of them in advance.
+    """Yield the items, made by a background thread up to `depth` in advance.
 
     Taking an item does not wake the thread, which polls every `POLL_SECONDS` whether there is space. A queue would
     switch to the thread at that moment, and the GPU would wait while the next batch is made.

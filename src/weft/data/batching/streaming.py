@@ -54,7 +54,7 @@ class StreamedCorpus:
     max_length: int
     temperature: float = 1.0
     drop_reasons: Counter[int] = field(default_factory=Counter)
-    """Of the rows read so far: see `weft.data.store.block_tokenizer`."""
+    """Drop reasons of the rows read so far: see `weft.data.store.block_tokenizer`."""
 
     @cached_property
     def first_window(self) -> PairStore:
@@ -85,7 +85,7 @@ class StreamedCorpus:
         weights = mixture.weights(stage)
 
         def blocks_before(window: int) -> list[int]:
-            """How many blocks of each part were read before a window."""
+            """Number of blocks of each part that were read before a window."""
             return [-(-window * WINDOW_BLOCKS * weight // sum(weights)) for weight in weights]
 
         def corpus_blocks() -> Iterator[CorpusBlock]:

@@ -37,9 +37,9 @@ class ColumnLayout:
     source: tuple[int, ...]
     target: tuple[int, ...]
     features: tuple[int, ...] = ()
-    """Those source columns that have few values or list features."""
+    """Source columns that have few values or list features."""
     tags: tuple[int, ...] = ()
-    """Those features that are lists, ``V;PRS;SG``."""
+    """Feature columns that are lists, ``V;PRS;SG``."""
     links: int | None = None
     ignored: tuple[int, ...] = ()
     """Columns that are of no use: constant, numbered or further references."""
@@ -48,12 +48,12 @@ class ColumnLayout:
     names: tuple[str, ...] | None = None
     """The names of all columns where the format has them."""
     delimiter: str | None = None
-    """What separates the cells of CSV, if it is not a comma."""
+    """The delimiter of CSV, if it is not a comma."""
     instructions: bool = False
     """Whether the source columns are an instruction and its input."""
 
     def label(self, column: int) -> int | str:
-        """What a recipe calls a column: its name or, without one, its number from 1."""
+        """A column as a recipe names it: its name or, without one, its number from 1."""
         names = self.names or self.header
         return names[column] if names is not None and names.count(names[column]) == 1 else column + 1
 
@@ -136,7 +136,7 @@ class ColumnLayout:
 
 
 def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] | None = None) -> ColumnLayout:
-    """The layout of a table from some of its first rows; ``names``: of a format that has them."""
+    """The layout of a table from some of its first rows; ``names``: column names, if the format has them."""
     header = None if names is not None else header_of(rows)
     body = rows[1:] if header is not None else rows
     if names is None and is_header_alone(rows):
@@ -166,17 +166,17 @@ def find_columns(rows: Sequence[list[str]], where: str, names: tuple[str, ...] |
 
 
 def columns_option() -> str:
-    """How a message names the option that says which columns to use."""
+    """The option that selects columns, for messages."""
     return option("columns", flag="source and --target")
 
 
 def two_files_option() -> str:
-    """How a message names two parallel files."""
+    """The option for two parallel files, for messages."""
     return "two files with --source and --target" if option("x") == "--x" else "a tuple of two files"
 
 
 def _separator(rows: Sequence[list[str]]) -> str:
-    """What separates the sides in place of a tab, if something does."""
+    """A hint if something other than a tab separates the sides."""
     lines = [row[0] for row in rows if row]
     for separator, remedy in ((" ||| ", "replace it by a tab"), (";", "name it .csv"), (",", "name it .csv")):
         if lines and sum(separator in line for line in lines) > 0.9 * len(lines):

@@ -65,7 +65,7 @@ class PairInput:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """Its name in messages."""
         return display_name(self.file) if self.targets is None else f"{self.file} and {self.targets}"
 
     @property
@@ -76,7 +76,7 @@ class PairInput:
 
 @dataclass
 class RowCount:
-    """How many rows an input has."""
+    """The number of rows of an input."""
 
     rows: int = 0
     certainty: Certainty = "exact"
@@ -111,11 +111,11 @@ class RowStream:
         self.names: tuple[str, ...] | None = None
         """The names of the columns of JSON and Parquet, dotted where values are nested: those of all rows so far."""
         self._orders: Counter[tuple[str, ...]] = Counter()
-        """How many rows have these names, in this order."""
+        """Number of rows with these names, in this order."""
         self.other_fields: dict[str, Any] = {}
         """Names without text, and the first value of each."""
         self.delimiter: str | None = None
-        """What separates the cells of CSV, if it is not a comma."""
+        """The delimiter of CSV, if it is not a comma."""
         self._bytes = 0
         self._reading = Activity("reading", "rows")
 
@@ -291,7 +291,7 @@ class RowStream:
 
 
 def _rest_of_line(file: BinaryIO, name: str) -> bytes:
-    """What a file has up to the next line end, which is an error if it is too far."""
+    """The bytes of a file up to the next line end; an error if the line is too long."""
     line = file.readline(lines.MAX_LINE_BYTES + 1)
     if len(line) > lines.MAX_LINE_BYTES:
         raise DataError(f"{name}: a line of more than {lines.MAX_LINE_BYTES} bytes; is this a text file?")

@@ -23,7 +23,7 @@ SCANNED_ROWS = 1 << 17
 
 
 class Hashes(NamedTuple):
-    """What a `duplicates` step recorded of every pair of a corpus."""
+    """The hashes that a `duplicates` step recorded for every pair of a corpus."""
 
     values: np.ndarray
     """uint64."""

@@ -21,7 +21,7 @@ KEPT = -1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a pipeline did to a list of pairs.
+    """The result of a pipeline for a list of pairs.
 
     pairs           the pairs that were kept, in order, as changed
     rows            for each of them its index in the input
@@ -42,7 +42,7 @@ class Pipeline:
     def __init__(self, steps: Sequence[Step], *, seed: int) -> None:
         self.steps: tuple[Step, ...] = tuple(steps)
         self.seed = seed
-        # Two random steps must not draw alike, and a filter put before one must not change what it draws.
+        # Two random steps must not draw the same numbers, and a filter put before one must not change what it draws.
         random_steps = [index for index, step in enumerate(self.steps) if step.is_random]
         self._keys = {index: f"{seed}:{number}".encode() for number, index in enumerate(random_steps)}
 

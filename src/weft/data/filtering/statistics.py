@@ -40,7 +40,7 @@ class SideStatistics:
     words: LengthHistogram = field(default_factory=LengthHistogram)
     characters: LengthHistogram = field(default_factory=LengthHistogram)
     character_counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """How often each character occurs, by its code point."""
+    """Frequency of each character, by its code point."""
 
     def add(self, texts: list[str]) -> np.ndarray:
         """Count some texts; how many words each has."""
@@ -115,7 +115,7 @@ class CorpusStatistics:
 
     @property
     def compared(self) -> int:
-        """How many pairs, from the first on, were compared to find duplicates."""
+        """Number of pairs, from the first on, that were compared to find duplicates."""
         return len(self._pair_hashes)
 
     def duplicate_pairs(self) -> int:
@@ -178,7 +178,7 @@ class CorpusStatistics:
 
 
 def _repetitions(hashes: array[int]) -> int:
-    """How many values are not the first of their kind. Sorts the array in place: its order does not matter."""
+    """Number of repeated values. Sorts the array in place: its order does not matter."""
     if not hashes:
         return 0
     values = np.frombuffer(hashes, np.uint64)

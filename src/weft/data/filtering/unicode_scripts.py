@@ -2,7 +2,7 @@
 
 Python's `unicodedata` does not carry Unicode's script property, but the names of letters do: CYRILLIC SMALL LETTER A,
 CJK UNIFIED IDEOGRAPH-4E00. `script_of` reads them, with a short list of exceptions. Over all letters of Unicode 14 it
-agrees with the property (tests/data/filtering/test_unicode_scripts.py holds it to that); letters newer than the Python
+agrees with the property (checked by tests/data/filtering/test_unicode_scripts.py); letters newer than the Python
 in use have no name there and count as Common.
 
 Known limits: only letters and combining marks have a script here; digits, punctuation and symbols are Common, also
@@ -107,7 +107,7 @@ def letters_in(texts: Sequence[str], allowed: Sequence[str]) -> tuple[np.ndarray
 
 
 def _sums(flags: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many flags are set in each of the segments that end at `ends`."""
+    """Number of flags set in each of the segments that end at `ends`."""
     running = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])[np.concatenate([[0], ends])]
     return np.diff(running)
 

@@ -107,7 +107,7 @@ def _is_held_out(recipe: Recipe, split: str) -> bool:
 
 
 def _split(recipe: Recipe, split: str, entries: list[CorpusEntry]) -> list[CorpusEntry]:
-    """The part of the corpora that data.holdout gives to this split; built-in corpora have parts of their own."""
+    """The part of the corpora that data.holdout gives to this split; built-in corpora have their own splits."""
     shares = SplitShares(recipe.data.holdout.valid, recipe.data.holdout.test)
     if not any(shares) or not (split == "train" or _is_held_out(recipe, split)):
         return entries
@@ -208,7 +208,7 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
 
 
 def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:
-    """What to call these files, and where they are: relative to data.folder."""
+    """A name for these files, and their paths, relative to data.folder."""
     paths = tuple(name if name == "-" else str(Path(recipe.data.folder) / name) for name in names)
     return (f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]), paths
 

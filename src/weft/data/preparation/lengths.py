@@ -1,4 +1,4 @@
-"""What a run learns from its training pairs: how long its outputs may become, and whether they may loop."""
+"""Limits learned from the training pairs: the length of outputs, and whether they may loop."""
 
 from __future__ import annotations
 

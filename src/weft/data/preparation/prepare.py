@@ -51,9 +51,9 @@ class PreparedCorpus(NamedTuple):
     """Kept and dropped rows of each corpus; empty for a stream."""
     names: list[str]
     length_limits: LengthLimits = SMALLEST
-    """How long outputs may become and whether they may loop, learned from the pairs."""
+    """Limits on the length and the loops of outputs, learned from the pairs."""
     fingerprints: Fingerprints | None = None
-    """Of the pairs; None for a stream, and for a folder that was prepared without them."""
+    """Fingerprints of the pairs; None for a stream, and for a folder that was prepared without them."""
 
     def save(self, folder: Path) -> None:
         """Write what a run keeps of its training data: tokenizers, length limits, and fingerprints of the pairs."""
@@ -181,14 +181,14 @@ class _StoreBuilder:
         }
 
     def _collected(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
-        """The same blocks; their fingerprints are collected and their rows counted."""
+        """Pass the blocks on; their fingerprints are collected and their rows counted."""
         for block in _counted(blocks, f"tokenizing {name}"):
             self.fingerprints.add(block.fingerprints)
             yield block
 
 
 def _counted(blocks: Iterable[TokenizedBlock], what: str) -> Iterator[TokenizedBlock]:
-    """The same blocks; their rows are counted by an activity."""
+    """Pass the blocks on; their rows are counted by an activity."""
     with activity(what, "rows") as tokenizing:
         for block in blocks:
             yield block
@@ -201,7 +201,7 @@ def tokenizer_spec(
     tokenizers: Tokenizers | None,
     transforms: Sequence[Transform] = (),
 ) -> BlockTokenizerSpec:
-    """How the blocks of a corpus are filtered and tokenized; without tokenizers they are only filtered."""
+    """The filtering and tokenization of the blocks of a corpus; without tokenizers they are only filtered."""
     steps = pipeline_steps(recipe, entry.settings, transforms)
     return BlockTokenizerSpec(recipe, tokenizers or (), steps)
 
@@ -240,7 +240,7 @@ def _text_bytes(entry: CorpusEntry) -> int:
 
 
 def fingerprint_collector(recipe: Recipe, entries: Sequence[CorpusEntry]) -> FingerprintCollector:
-    """What collects the fingerprints of the pairs of these corpora."""
+    """A collector for the fingerprints of the pairs of these corpora."""
     length_divisor = length_divisor_for(sum(map(_text_bytes, entries)))
     return FingerprintCollector(sources=recipe.source_role != "none", length_divisor=length_divisor)
 
@@ -248,7 +248,7 @@ def fingerprint_collector(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Fin
 def check_corpus(
     recipe: Recipe, *, examples: int = 0, fingerprints: FingerprintCollector | None = None
 ) -> Iterator[tuple[str, RowCounts]]:
-    """What a recipe would drop of each of its training corpora; nothing is kept but the fingerprints."""
+    """Count the rows that a recipe would drop from each training corpus; only the fingerprints are kept."""
     entries = find_corpora(recipe, "train")
     fingerprints = fingerprints or fingerprint_collector(recipe, entries)
     try:
@@ -263,7 +263,7 @@ def check_corpus(
 
 
 def training_overlaps(recipe: Recipe, fingerprints: Fingerprints) -> dict[str, Overlap]:
-    """How many pairs of the validation and test sets of a recipe are in its training data, by split."""
+    """Number of validation and test pairs of a recipe that are in its training data, by split."""
     return {
         split: fingerprints.overlap(list(read_corpus(recipe, split)))
         for split in ("valid", "test")

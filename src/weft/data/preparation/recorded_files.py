@@ -1,6 +1,6 @@
-"""Which data files a run was trained with: what it records of them, and what is compared with the record.
+"""The data files that a run was trained with: the record of them, and the comparison with it.
 
-A recipe in a run folder is data of whoever made the run. The files that it names are read only
+A recipe in a run folder comes from the author of the run. The files that it names are read only
 
 - to train: a new run (`weft train RECIPE`), or a resumed one whose files have not changed;
 - if they are the recorded ones, by their contents (`weft.runs.data_record`);

@@ -66,7 +66,7 @@ class LineSplitter:
         """The number of the next line."""
         self._buffer = b""
         self._line_ends = np.zeros(0, np.int64)
-        """Where the whole lines of the buffer end."""
+        """The end of the whole lines of the buffer."""
         self._started = self._ended = False
         self._failure: Exception | None = None
         """Raised when the lines before it have been taken."""
@@ -106,7 +106,7 @@ class LineSplitter:
 
     @property
     def buffered_lines(self) -> int:
-        """How many whole lines the buffer holds."""
+        """Number of whole lines in the buffer."""
         return len(self._line_ends)
 
     def take(self, max_records: int) -> Chunk:
@@ -130,7 +130,7 @@ class LineSplitter:
         return start
 
     def _records_end(self, max_records: int) -> int:
-        """How many bytes the first records of the buffer take; 0 if it holds no whole record."""
+        """Number of bytes of the first records of the buffer; 0 if it holds no whole record."""
         return int(self._line_ends[min(max_records, len(self._line_ends)) - 1]) if len(self._line_ends) else 0
 
     def _read(self, min_bytes: int) -> None:

@@ -54,7 +54,7 @@ class DamagedFileError(Exception):
 
 
 def compression_of(path: Path | str) -> Compression | None:
-    """How a file of that name is compressed."""
+    """The compression of a file of that name."""
     return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
@@ -65,7 +65,7 @@ def inner_name(path: Path | str) -> str:
 
 
 def display_name(path: Path | str) -> str:
-    """How messages name a file."""
+    """The name of a file in messages."""
     return "<standard input>" if str(path) == "-" else str(path)
 
 
@@ -308,7 +308,7 @@ def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
 
 
 class _SpoolReader(io.RawIOBase):
-    """A temporary file from its beginning, with a position of its own."""
+    """A temporary file from its beginning, with its own position."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

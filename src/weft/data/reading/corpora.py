@@ -273,7 +273,7 @@ def exists(path: str) -> bool:
 
 
 def regular_files(paths: list[str]) -> list[Path]:
-    """Those that are files, or should be: neither standard input nor pipes."""
+    """The paths that are files, or should be: neither standard input nor pipes."""
     files: list[Path] = []
     for path in map(Path, filter("-".__ne__, paths)):
         with suppress(OSError):  # no permission to look at it; reading it will report that

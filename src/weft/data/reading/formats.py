@@ -17,7 +17,7 @@ DEFAULT = "tsv"
 
 
 class TableFormat(Protocol):
-    """How the records of a file are read."""
+    """The reader of one table format."""
 
     suffixes: tuple[str, ...]
     """Ends of the names of such files."""

@@ -25,9 +25,9 @@ from weft.errors import DataError
 
 MAX_LINE_BYTES = 1 << 26
 MAX_SKIPPED_BYTES = 1 << 30
-"""How far the end of a line that is too long is looked for."""
+"""Bytes within which the end of an overlong line is searched."""
 BAD_LINE_BYTES = 1000
-"""What is kept of a line that cannot be read."""
+"""Bytes kept of a line that cannot be read."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 COUNTED_BYTES = 1 << 20
 """Bytes in memory at a time while lines are counted."""
@@ -49,7 +49,7 @@ class BadLine:
     """A line that cannot be read, in its place among the others."""
 
     text: str
-    """What could be read of it, at most `BAD_LINE_BYTES` bytes; invalid bytes are escaped as surrogates."""
+    """The readable content, at most `BAD_LINE_BYTES` bytes; invalid bytes are escaped as surrogates."""
     message: str
     """A complete error message in one line, from its location on."""
 
@@ -58,10 +58,10 @@ class BadLine:
 
 
 def stream_lines(path: Path | str, *, keep_bad: bool = False, first: int = 0) -> Iterator[str | BadLine | None]:
-    """The same lines, and None whenever a pipe or a terminal has no more of them for now.
+    """The lines of a file, and None whenever a pipe or a terminal has no more of them for now.
 
     ``keep_bad``: a line that cannot be read is a `BadLine`, and those behind it are read, instead of an error;
-    ``first``: how many lines to skip, whatever they are.
+    ``first``: the number of lines to skip, whatever they are.
     """
     for line in _read(path, report_idle=True, first=first):
         if isinstance(line, BadLine) and not keep_bad:
@@ -70,7 +70,7 @@ def stream_lines(path: Path | str, *, keep_bad: bool = False, first: int = 0) ->
 
 
 def count_lines(path: Path | str) -> int:
-    """How many lines a file has."""
+    """The number of lines of a file."""
     count, last = 0, b"\n"
     with read_errors(display_name(path), lambda: count), open_decompressed(path) as file:
         while block := file.read(COUNTED_BYTES):
@@ -141,7 +141,7 @@ class _PipeReader:
         self.descriptor = file.fileno()
         self.buffer = bytearray()
         self.searched = 0
-        """That many bytes of the buffer contain no line end."""
+        """Number of bytes of the buffer known to contain no line end."""
         self.ended = False
 
     def readline(self, max_bytes: int) -> bytes:
@@ -155,7 +155,7 @@ class _PipeReader:
         return line
 
     def has_line(self) -> bool:
-        """Whether `readline` would return a line (or the end) at once, or within `IDLE_SECONDS`."""
+        """Whether `readline` would return a line (or the end) immediately, or within `IDLE_SECONDS`."""
         while not self._has_whole_line(MAX_LINE_BYTES + 1):
             if not select([self.descriptor], [], [], IDLE_SECONDS)[0]:
                 return False
@@ -184,7 +184,7 @@ def _is_pipe(path: Path | str, file: BinaryIO) -> bool:
 
 
 def is_seekable(path: Path | str) -> bool:
-    """Whether all lines can be read at once, without waiting for more: not a pipe, a socket or a terminal."""
+    """Whether all lines can be read without waiting for more: not a pipe, a socket or a terminal."""
     if path == "-":
         descriptor = sys.stdin.fileno() if sys.stdin is not None else None
         return descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)

@@ -11,5 +11,5 @@ def quote(text: str) -> str:
 
 
 def column_phrase(column: int | str) -> str:
-    """How messages name a column."""
+    """The name of a column in messages."""
     return f"column {column!r}"

@@ -66,7 +66,7 @@ class LineBlock:
 
 @dataclass(frozen=True, slots=True)
 class ParallelBlock:
-    """The same lines of a file of sources and a file of targets."""
+    """Parallel lines of a file of sources and a file of targets."""
 
     name: str
     target_name: str

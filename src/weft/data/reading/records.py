@@ -70,7 +70,7 @@ def as_text(value: Any, column: str) -> str:
 
 
 def type_name(value: Any) -> str:
-    """What messages call the type of a JSON or Arrow value."""
+    """The name of a JSON or Arrow value's type, for messages."""
     names: dict[type, str] = {
         list: "a list",
         dict: "an object",

@@ -62,7 +62,7 @@ class Selection:
     positions: tuple[int | None, ...] = ()
     """From 0; None: an optional column that the table does not have."""
     width: int | None = None
-    """How many cells a record has, if a header tells."""
+    """Number of cells of a record, if known from a header."""
 
     def texts(self, record: Record) -> list[str]:
         """The texts of the columns, in their order."""
@@ -89,7 +89,7 @@ class Selection:
         return texts
 
     def in_cells(self, header: Sequence[str] | None, where: str) -> Selection:
-        """The same columns as positions in a list of cells; names are looked up in the header."""
+        """The columns as positions in a list of cells; names are looked up in the header."""
         width = None if header is None else len(header)
         positions = tuple(self._position(column, header, where) for column in self.columns)
         return Selection(self.columns, self.optional, positions, width)

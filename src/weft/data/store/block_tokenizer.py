@@ -38,7 +38,7 @@ UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 
 @dataclass(frozen=True)
 class BlockTokenizerSpec:
-    """All that a worker needs; with the files of tokenizers, it can be pickled."""
+    """The specification for a worker; with the files of tokenizers, it can be pickled."""
 
     recipe: Recipe
     tokenizers: Tokenizers | tuple[Path, ...] = ()
@@ -47,7 +47,7 @@ class BlockTokenizerSpec:
     variant: int = 0
     """BPE-dropout gives each variant another tokenization."""
     examples: int = 0
-    """How many dropped pairs to send back for each drop reason."""
+    """Number of dropped pairs to send back for each drop reason."""
     length_divisor: int = 0
     """Which pairs get a fingerprint: those whose source has a length that this divides; 0: none."""
 
@@ -60,7 +60,7 @@ class FlatSequences(NamedTuple):
 
     @classmethod
     def empty(cls, rows: int = 0) -> FlatSequences:
-        """That many empty sequences."""
+        """``rows`` empty sequences."""
         return cls(np.zeros(0, dtype=np.int32), np.zeros(rows, dtype=np.int64))
 
     def select(self, keep: np.ndarray) -> FlatSequences:
@@ -107,7 +107,7 @@ class TokenizedBlock:
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
     """For each drop reason some pairs, with their locations."""
     fingerprints: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """Of the pairs that are kept; those that a `duplicates` step will drop are among them."""
+    """Fingerprints of the kept pairs, including those that a `duplicates` step will drop."""
     fatal: str | None = None
     """The error that ends the preparation here."""
 

@@ -36,17 +36,17 @@ MAX_HASH_BITS, MAX_DIVISOR, MAX_HEADER = 40, 1 << 40, 1000
 
 
 class Overlap(NamedTuple):
-    """How many pairs of a test set are in the training data."""
+    """Numbers of test pairs that are in the training data."""
 
     sources: int
     """Pairs whose source is in the training data."""
     pairs: int
-    """Those among them that are in it with the same target."""
+    """Pairs that are in it with the same target too."""
     compared: int
     """Pairs that were looked up: all, or of a large corpus a sample."""
     total: int
     has_sources: bool = True
-    """False: of a language model, whose texts were compared."""
+    """False for a language model, whose texts were compared."""
 
     def describe(self) -> str:
         """The counts as a sentence."""
@@ -78,7 +78,7 @@ class Fingerprints(NamedTuple):
     """False: those of a language model, which has targets only."""
 
     def overlap(self, pairs: Sequence[Pair]) -> Overlap:
-        """How many of these pairs are among those of the corpus."""
+        """Number of these pairs that are in the corpus."""
         fingerprints = fingerprint(pairs, sources=self.sources, length_divisor=self.length_divisor)
         fingerprints = _with_leading_zeros(fingerprints, self.hash_bits)
         known_sources = np.unique(self.values >> TARGET_BITS)
@@ -97,7 +97,7 @@ class Fingerprints(NamedTuple):
         return [bool(is_known) if is_compared else None for is_known, is_compared in zip(known, compared, strict=True)]
 
     def merged(self, other: Fingerprints) -> Fingerprints:
-        """Those of two corpora; of corpora that were sampled in different ways, only the other's."""
+        """The fingerprints of two corpora; only the other's if they were sampled in different ways."""
         if (self.length_divisor, self.sources) != (other.length_divisor, other.sources):
             return other
         collector = FingerprintCollector(sources=other.sources, length_divisor=other.length_divisor)
@@ -115,7 +115,7 @@ class Fingerprints(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> Fingerprints | None:
-        """Those of a folder; None if it has none."""
+        """The fingerprints of a folder; None if it has none."""
         path = folder / NAME
         if not path.is_file():
             return None

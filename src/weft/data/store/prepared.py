@@ -43,7 +43,7 @@ AFTER_ALL_STEPS = np.int16(32_000)
 
 @dataclass
 class RowCounts:
-    """What became of the rows of a corpus: `rows` is the sum of those kept and those dropped."""
+    """Counts of kept and dropped rows of a corpus: `rows` is the sum of those kept and those dropped."""
 
     rows: int = 0
     kept: int = 0
@@ -101,7 +101,7 @@ def count_rows(
     if all_hashes:
         concatenated = {step: np.concatenate(all_hashes.pop(step)) for step in list(all_hashes)}
         hashes = {step: Hashes(values, values != 0) for step, values in concatenated.items()}
-        # What is too long, or empty once tokenized, was dropped after all steps: it is the first of its duplicates.
+        # Pairs too long, or empty once tokenized, were dropped after all steps: they still count as first duplicates.
         dropped_late = (reasons == TOO_LONG) | (reasons == BLANK)
         final = decide_duplicates(np.where(dropped_late, AFTER_ALL_STEPS, reasons), hashes)
         final = np.where(final == AFTER_ALL_STEPS, reasons, final)
@@ -125,7 +125,7 @@ class StoreWriter:
         self.sides = [SideFiles(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
         self.rows = 0
         self.max_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-        """Of a store in memory."""
+        """The most bytes of a store in memory."""
         self.starts: dict[str, np.ndarray] = {}
         """In memory: where the rows of each side start."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.text.tokenizer import Tokenizers
 
 SourceRole = Literal["text", "prompt", "none"]
-"""The role of a source: a sequence of its own, closed by the end token; the beginning of the target's sequence (a
+"""The role of a source: a separate sequence, closed by the end token; the beginning of the target's sequence (a
 prompt); or none (a language model)."""
 
 
@@ -44,7 +44,7 @@ class TokenStore:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Of all rows."""
+        """Lengths of all rows."""
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
@@ -85,7 +85,7 @@ class Batch(NamedTuple):
 
 
 class CorpusSize(NamedTuple):
-    """How large a corpus is: the shapes of batches depend on it."""
+    """The size of a corpus, on which the shapes of batches depend."""
 
     pairs: int
     source_tokens: int
@@ -150,7 +150,7 @@ def encode_pairs(
     """Text pairs as token ids in memory, for validation and scoring; a training corpus goes through `prepare`.
 
     With ``max_length``, pairs with an empty or longer side are left out; without, none is.
-    ``sentence_ids``: of a model that copies, for what is not in the vocabularies.
+    ``sentence_ids``: ids for tokens outside the vocabularies, for a model that copies.
     """
     reads = sources != "none"
     source_ids = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]

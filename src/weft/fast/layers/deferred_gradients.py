@@ -125,7 +125,7 @@ def deferred_linear(weight: Tensor | Sequence[Tensor], bias: Tensor | None = Non
 
 
 class _MatricesRecord:
-    """What the backward pass has saved of one batch of matrices: pairs whose outer products add up to the gradient."""
+    """Saved terms of the backward pass of one batch of matrices: pairs whose outer products add up to the gradient."""
 
     def __init__(self) -> None:
         self.row_parts: list[Tensor] = []

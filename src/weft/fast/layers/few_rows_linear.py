@@ -42,7 +42,7 @@ class FewRowsWeights(NamedTuple):
 class _TransposedCopy(NamedTuple):
     address: int
     version: int
-    """Of the weight when it was copied: training changes it in place."""
+    """Version of the weight when it was copied: training changes it in place."""
     copy_DE: Tensor
 
 

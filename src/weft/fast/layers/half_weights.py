@@ -1,6 +1,6 @@
 """Weights in half precision, all of them converted by one kernel instead of one each.
 
-Plain counterpart: `torch.Tensor.to`. Held to it by tests/fast/layers/test_half_weights.py.
+Plain counterpart: `torch.Tensor.to`. Tested in tests/fast/layers/test_half_weights.py.
 """
 
 from __future__ import annotations

@@ -89,9 +89,9 @@ class Stream(NamedTuple):
     """The states between two sub-layers, once for each of their uses."""
 
     input_ND: Tensor
-    """What the next sub-layer reads."""
+    """The input of the next sub-layer."""
     residual_ND: Tensor
-    """The same values, to which its output is added."""
+    """The residual with the same values, to which the sub-layer's output is added."""
 
 
 def applies_to_forward(

@@ -15,7 +15,7 @@ from weft.attention.records import AttentionRecorder
 from weft.ragged import Layout
 
 HEAD_WIDTHS = (16, 32, 64, 128)
-"""Head widths for which short rows have a kernel of their own."""
+"""Head widths for which there is a kernel for short rows."""
 
 
 WIDEST_HEAD = 256

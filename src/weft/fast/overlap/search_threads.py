@@ -56,7 +56,7 @@ class ThreadedExecution(Execution):
 
 
 def shares(rows: Rows, *, hypotheses: int, threads: int) -> list[Rows]:
-    """Rows, sorted by length, dealt out so that all shares take about as long; ``hypotheses``: of each row."""
+    """Rows, sorted by length, dealt out so that all shares take about as long; ``hypotheses``: per row."""
     count = max(1, min(threads, len(rows), len(rows) * hypotheses // MIN_HYPOTHESES))
     return [rows[first::count] for first in range(count)]
 

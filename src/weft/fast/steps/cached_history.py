@@ -25,7 +25,7 @@ class HistoryCache(NamedTuple):
 
     history_RTD: Tensor
     length_1: Tensor
-    """How many there are: t."""
+    """Number of stored states: t."""
 
     def select_rows(self, rows: Tensor) -> HistoryCache:
         return self._replace(history_RTD=self.history_RTD.index_select(0, rows))

@@ -34,13 +34,13 @@ class CachedState(NamedTuple):
 
     @staticmethod
     def of(layers: tuple[KeysValues, ...], tokens: int, *, return_attention: bool) -> CachedState:
-        """The same history as in tensors that grow with each step, with storage for at least this many more tokens."""
+        """The history of a plain state, with storage for at least ``tokens`` more tokens."""
         cache = KVCache.of(layers, tokens)
         return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
 
 
 class CachedStateWithAttention(CachedState):
-    """A `CachedState` of a search that returns attention weights: a type of its own, as states are tensors alone."""
+    """A `CachedState` of a search that returns attention weights: a separate type, as states hold only tensors."""
 
 
 def is_cached_decoder(self: TransformerDecoder, embedded_RE: Tensor, state: object, memory: TransformerMemory) -> bool:
@@ -166,7 +166,7 @@ def rotate_projected(attention: SelfAttention, projected_RHD: Tensor, rotation: 
 
 
 def _feed_forward(network: FeedForward, stream_RD: Tensor) -> Tensor:
-    """What the network gives; on CUDA the ReLU is part of the product."""
+    """The output of the network; on CUDA the ReLU is part of the product."""
     first, second = network.linear1, network.linear2
     is_plain = type(first) is type(second) is nn.Linear and first.weight.dtype == stream_RD.dtype
     if stream_RD.is_cuda and is_plain and network.activation is ACTIVATIONS["relu"]:
@@ -206,18 +206,18 @@ class _Stream:
         """Still to be added to the values."""
 
     def input(self, residual: ResidualBlock) -> Tensor:
-        """What `ResidualBlock.input` gives."""
+        """Equal to `ResidualBlock.input`."""
         return self._normalized(residual.norm) if residual.pre_norm else self.values_RD
 
     def add(self, residual: ResidualBlock, output_RD: Tensor) -> None:
-        """What `ResidualBlock.add` does; there is no dropout in a search."""
+        """Equal to `ResidualBlock.add`; there is no dropout in a search."""
         if residual.pre_norm:
             self.pending_RD = output_RD
         else:
             self.values_RD = add_and_normalize(residual.norm, self.values_RD, output_RD)[1]
 
     def close(self, final_norm: nn.Module | None) -> Tensor:
-        """What `TransformerStack.normalize` gives after the last layer."""
+        """Equal to `TransformerStack.normalize` after the last layer."""
         return self.values_RD if final_norm is None else self._normalized(final_norm)
 
     def _normalized(self, norm: nn.Module) -> Tensor:

@@ -1,7 +1,7 @@
 """Search steps of a Transformer for few rows on a GPU, such as those of one sentence.
 
 Plain counterpart: the loop over layers of `weft.fast.steps.cached_transformer.cached_step`, which does the same with
-one kernel for each norm, product, activation and addition. Held to it by tests/fast/steps/test_few_rows_transformer.py.
+one kernel for each norm, product, activation and addition. Tested in tests/fast/steps/test_few_rows_transformer.py.
 """
 
 from __future__ import annotations

@@ -58,13 +58,13 @@ class KVCache(NamedTuple):
         return self._replace(rows_RT=self.rows_RT.index_select(0, rows))
 
     def keep_rows(self, rows: Tensor) -> KVCache:
-        """Only the given rows, copied to storage of their own."""
+        """Only the given rows, copied to new storage."""
         kept = self.select_rows(rows)
         layers = tuple(KeysValues(*(part.contiguous() for part in kept._stored(layer))) for layer in self.layers)
         return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> KVCache:
-        """The same cache with storage for ``tokens`` more tokens."""
+        """The cache with storage for ``tokens`` more tokens."""
         layers = tuple(
             KeysValues(*(functional.pad(part, (0, 0, 0, tokens)) for part in layer)) for layer in self.layers
         )

@@ -89,7 +89,7 @@ def _norm(norm: nn.Module) -> Norm:
 
 
 class _Layer(NamedTuple):
-    """What the steps read of a layer."""
+    """The weights of a layer as the steps read them."""
 
     query_key_value: FewRowsWeights
     output: FewRowsWeights
@@ -176,7 +176,7 @@ class _Pool:
         return larger
 
     def storage(self, stored: int, rows: int) -> Iterator[_Storage]:
-        """Of each layer, with ``rows`` tokens more than ``stored``."""
+        """The storage of each layer, with ``rows`` tokens more than ``stored``."""
         new_LPE, rotated_LPHC, queries_LKGPD, keys_LKDP, values_LKPD = self.views
         parts = (
             new_LPE.narrow(1, stored, rows),
@@ -217,7 +217,7 @@ class _Positions:
         return self.rotations_TC[time]
 
     def masks(self, state_RP: Tensor, times_P: Tensor, time: int) -> list[Tensor]:
-        """What is added to the scores (K, G × R, P) of each layer: the state and the biases of distances."""
+        """The additive masks (K, G × R, P) of each layer: the state and the biases of distances."""
         settings = self.stack.settings
         groups = settings.heads // settings.kv_heads
         if not self.has_biases:
@@ -309,7 +309,7 @@ class SentenceSteps:
         return StepOutput(self._logits(stream_RD), state_RP, attention_RS)
 
     def _embed(self, tokens_R: Tensor, time: int) -> Tensor:
-        """What `TransformerStack.embed` gives."""
+        """Equal to `TransformerStack.embed`."""
         stream_RD = torch.embedding(self.embedding_VE, tokens_R).mul_(self.embedding_scale)
         stream_RD = stream_RD if self.input_projection is None else self.input_projection(stream_RD)
         if self.sinusoids_PD is not None:

@@ -1,4 +1,4 @@
-"""Prompts of a language model on a GPU: read at once, and padded, so that the steps of a search have few shapes.
+"""Prompts of a language model on a GPU: read in parallel, and padded, so that the steps of a search have few shapes.
 
 Equal to `weft.models.prompted_lm.read_prompts` up to rounding, and to `PromptedLM.encode`, whose memory may be padded;
 tests/fast/steps/test_prompts.py.

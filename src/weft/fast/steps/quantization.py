@@ -5,7 +5,7 @@ recurrent decoder's or language model's step, its readout, bridges, the attentio
 of a Transformer. Embeddings, norms, recurrent encoders and the matrices of the scores `general` and `concat` stay as
 they are and are shared with the original. The copy cannot be trained.
 
-Inputs with a known bound need no scale of their own. In most recurrent decoders there is one (`_input_bounds`): states
+Inputs with a known bound need no scale. In most recurrent decoders there is one (`_input_bounds`): states
 and ã_t = tanh(…) are within ±1, a context vector is a mean of states, and embeddings are entries of a matrix.
 
 Near the model it is a copy of; tests/fast/steps/test_quantization.py.
@@ -55,7 +55,7 @@ class Int8Stack(RecurrentStack):
     """The layers of a decoder or language model, which run step by step.
 
     ``joint``: whether one product reads [x; h] of the first layer where the cell sums both, as in the other layers;
-    ``bound``: of all inputs of all layers.
+    ``bound``: bound on all inputs of all layers.
     """
 
     def __init__(self, trained: RecurrentStack, *, joint: bool, bound: float | None = None) -> None:
@@ -99,7 +99,7 @@ class Int8Stack(RecurrentStack):
 
 
 class _Bounds(NamedTuple):
-    """What no input of these products exceeds in magnitude; None: unknown."""
+    """Bounds on the magnitude of the inputs of these products; None: unknown."""
 
     stack: float | None
     readout: float | None
@@ -107,7 +107,7 @@ class _Bounds(NamedTuple):
 
 
 def _input_bounds(decoder: RecurrentDecoder, encoder: RecurrentStack | None, embedding_VE: Tensor) -> _Bounds:
-    """What follows from |tanh| ≤ 1 and |h_t| ≤ 1 if |h_0| ≤ 1, as with every bridge from a recurrent encoder.
+    """Bounds that follow from |tanh| ≤ 1 and |h_t| ≤ 1 if |h_0| ≤ 1, as with every bridge from a recurrent encoder.
 
     ``encoder``: its stack, if it is recurrent.
     """

@@ -1,6 +1,6 @@
 """x + f and its norm in one kernel, for search steps on CUDA.
 
-Plain counterpart: the last two lines of `weft.fast.steps.cached_transformer.add_and_normalize`. Held to it by
+Plain counterpart: the last two lines of `weft.fast.steps.cached_transformer.add_and_normalize`. Tested in
 tests/fast/triton/test_add_norm.py.
 """
 

@@ -1,6 +1,6 @@
 """The input of a Transformer stack in training on CUDA: scaled embeddings plus positions, with dropout, in one kernel.
 
-Plain counterpart: `weft.models.transformer.TransformerStack.embed` for sinusoidal positions. Held to it by
+Plain counterpart: `weft.models.transformer.TransformerStack.embed` for sinusoidal positions. Tested in
 tests/fast/triton/test_add_positions.py.
 
     x = dropout(c E[y] + PE(position))      rounded once, to half precision

@@ -1,12 +1,12 @@
 """Attention of one step of a recurrence in training on CUDA: scores, softmax and context of a row in one kernel.
 
 Plain counterpart: `weft.attention.attention.Attention.forward` for one query per row, with softmax and a score that is
-a dot product or has a hidden layer. Held to it by tests/fast/triton/test_input_feeding.py.
+a dot product or has a hidden layer. Tested in tests/fast/triton/test_input_feeding.py.
 
     e_j = q·k_j  or  vᵀ tanh(k_j + q)       α = softmax(e + mask)       c = Σ_j α_j v_j
 
 One program per row. The hidden layer tanh(k_j + q) is never stored: the backward pass computes it again, and the
-gradients of the keys and of v are summed over all steps at once, in `keys_gradient`.
+gradients of the keys and of v are summed over all steps together, in `keys_gradient`.
 """
 
 import torch
@@ -90,7 +90,7 @@ def _keys_gradient(  # type: ignore[no-untyped-def]
     queries, keys, vector, d_scores, d_keys, d_vectors, rows, steps, length, width,
     tile_s: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Of one row and chunk, over all steps: Σ_t de_tj v ⊙ (1 − tanh²(k_j + q_t)), and Σ_tj de_tj tanh(k_j + q_t)."""
+    """Gradients of a row and chunk: Σ_t de_tj v ⊙ (1 − tanh²(k_j + q_t)), and Σ_tj de_tj tanh(k_j + q_t)."""
     row = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, tile_s)
     d = tl.program_id(1) * chunk + tl.arange(0, chunk)

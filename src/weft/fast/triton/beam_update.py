@@ -1,16 +1,16 @@
-"""What a step of beam search does after the best tokens of every row are known, in one kernel; and its backtrace.
+"""A step of beam search after the best tokens of every row are known, in one kernel; and its backtrace.
 
 `beam_update`: the 2k best extensions of each sentence, which of them end and which stay, the limits, and the new
 history of tokens. Plain counterpart: `weft.search.beam.BeamStep` after `top_k_constrained`, for one group, one output
 and scores that are log p. `best_path`: the best hypothesis of each sentence. Plain counterpart:
-`weft.search.backtrace`. Held to them by tests/fast/triton/test_beam_update.py and tests/fast/recording/test_search.py.
+`weft.search.backtrace`. Tested in tests/fast/triton/test_beam_update.py and tests/fast/recording/test_search.py.
 
-What a step records is packed in two arrays, so that it is copied by two kernels and not by ten:
+The record of a step is packed in two arrays, so that it is copied by two kernels and not by ten:
 
     ints    (B, 4k + 2)    parents, tokens, ends, end parents; whether the sentence stopped at this step; 0
     floats  (B, 4k + 1)    log p, ranking, log p of the endings, their ranking; the first score after the k best
 
-One program per sentence. Of equal scores the one with the smaller index comes first.
+One program per sentence. Ties are broken by the smaller index.
 """
 
 from typing import NamedTuple
@@ -263,7 +263,7 @@ def _best_path(  # type: ignore[no-untyped-def]
 
 def best_path(ints_TBX: Tensor, floats_TBX: Tensor, max_lengths_B: Tensor) -> Tensor:
     """The best hypothesis of each sentence from the records of all T steps: (B, 8 + 2 T), integers and floats in one
-    array, so that it is copied at once.
+    array, so that it is copied in one piece.
 
     4 integers    whether there is one, whether it ended by itself, its length, and twice the step at which its sentence
                   stopped, plus 1 where nothing could follow

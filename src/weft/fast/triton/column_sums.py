@@ -1,6 +1,6 @@
 """Σ_n x_nd: the gradient of a bias, and the last stage of every kernel that sums over the rows of a matrix.
 
-Plain counterpart: ``matrix_ND.sum(0)`` in single precision. Held to it by tests/fast/triton/test_column_sums.py.
+Plain counterpart: ``matrix_ND.sum(0)`` in single precision. Tested in tests/fast/triton/test_column_sums.py.
 
 Each of `PARTS` programs sums every `PARTS`-th block of rows; a second kernel adds their sums, always in the same order.
 PyTorch's reduction over the first axis reaches a third of the memory bandwidth for matrices of these shapes.

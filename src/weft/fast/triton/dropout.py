@@ -1,6 +1,6 @@
 """Dropout whose mask is a function of a seed, so that a backward pass computes it again instead of storing it.
 
-Plain counterpart: `torch.nn.functional.dropout`, with other masks. Held to it by tests/fast/triton/test_dropout.py.
+Plain counterpart: `torch.nn.functional.dropout`, with other masks. Tested in tests/fast/triton/test_dropout.py.
 
 16 bits of Philox-4x32-7 (Salmon et al. 2011) decide on one value, so that the probability is rounded to 1/65536. The
 seed is drawn from PyTorch's generator of the device: the same state of it gives the same masks.
@@ -16,7 +16,7 @@ from torch import Tensor
 
 @triton.jit
 def keep(seed, n, threshold, tile_r: tl.constexpr, tile_w: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Which values of some rows dropout keeps."""
+    """The dropout mask of some rows: True where a value is kept."""
     counter = n[:, None] * (tile_w // 8) + tl.arange(0, tile_w // 8)[None, :]
     a, b, c, d = tl.randint4x(seed, counter, 7)
     words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (tile_r, tile_w // 2)).to(tl.uint32, bitcast=True)

@@ -1,7 +1,7 @@
 """The input of a Transformer stack in a search step on CUDA: scaled embeddings plus the position, in one kernel.
 
 Plain counterpart: `weft.models.transformer.TransformerStack.embed` for sinusoidal positions, of rows that all have the
-same position. Held to it by tests/fast/triton/test_embed_step.py.
+same position. Tested in tests/fast/triton/test_embed_step.py.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Linear layers and the feed-forward network with ReLU in half precision, for training on CUDA.
 
 Plain counterparts: `torch.nn.functional.linear` under autocast, and the plain path of
-`weft.models.transformer.FeedForward`. Held to them by tests/fast/triton/test_feed_forward.py.
+`weft.models.transformer.FeedForward`. Tested in tests/fast/triton/test_feed_forward.py.
 
 The products are cuBLAS's: bias and ReLU are part of the product, and gradients of weights are computed in single
 precision instead of being rounded and converted. The gradient of the ReLU is taken in place, by the kernel that sums
@@ -20,7 +20,7 @@ from weft.fast.torch_private import addmm_activation
 from weft.fast.triton.column_sums import add_partials, column_sums
 
 PARTS, ROWS, COLUMNS = 132, 8, 512
-"""Of `_mask_and_sum`, as in column_sums.py."""
+"""Launch parameters of `_mask_and_sum`, as in column_sums.py."""
 
 
 @triton.jit

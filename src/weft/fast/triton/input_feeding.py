@@ -1,6 +1,6 @@
 """LSTM decoders with input feeding (Luong et al. 2015, 3.3) over padded targets on CUDA, with their backward pass.
 
-Plain counterpart: `weft.models.recurrent_decoder.RecurrentDecoder.run`. Held to it by
+Plain counterpart: `weft.models.recurrent_decoder.RecurrentDecoder.run`. Tested in
 tests/fast/triton/test_input_feeding.py.
 
     layer 1       a_t = E_t + W¹ [ã_{t−1}; h¹_{t−1}]                       E_t = W y_{t−1} + b
@@ -66,12 +66,12 @@ class FeedingDropout(NamedTuple):
     seeds: Tensor
 
     def step(self, which: int, time: int, like: Tensor) -> StepDropout:
-        """Of a time step: ``which``: the number of the layer, or of layers for the readout."""
+        """Dropout of a time step; ``which``: the index of the layer, or the number of layers for the readout."""
         return StepDropout(self.seeds[which], time * like.numel(), self.probability)
 
 
 class FeedingSource(NamedTuple):
-    """What is attended to."""
+    """The source that is attended to."""
 
     keys_BSA: Tensor
     values_BSC: Tensor
@@ -94,12 +94,12 @@ class FeedingWeights(NamedTuple):
 
 
 class _Buffers(NamedTuple):
-    """What the forward pass leaves for the backward pass."""
+    """Buffers that the forward pass leaves for the backward pass."""
 
     gates: list[Tensor]
     """(T, B, 4D) of each layer: activated, then their gradients."""
     inputs: list[Tensor]
-    """(T, B, I + D) what each layer reads."""
+    """(T, B, I + D) the input of each layer."""
     cells: list[Tensor]
     """(T, B, D) of each layer."""
     read_TBR: Tensor
@@ -185,7 +185,7 @@ class _InputFeeding(torch.autograd.Function):
 
 
 def _input_widths(weights: FeedingWeights) -> list[int]:
-    """How much of a layer's input is not its own state."""
+    """The width of each layer's input without its own state."""
     return [weight_GJ.shape[1] - weight_GJ.shape[0] // 4 for weight_GJ in weights.layers]
 
 

@@ -1,6 +1,6 @@
 """LSTM layers over padded batches on CUDA, with their backward pass written out.
 
-Plain counterpart: `weft.models.recurrent._padded_direction` for LSTM cells, both directions at once. Held to it by
+Plain counterpart: `weft.models.recurrent._padded_direction` for LSTM cells, both directions together. Tested in
 tests/fast/triton/test_lstm.py.
 
     i, f, o = σ(a), g = tanh(a) of a_t = W x_t + U h_{t−1} + b;     c_t = f ⊙ c_{t−1} + i ⊙ g;     h_t = o ⊙ tanh(c_t)

@@ -1,7 +1,7 @@
-"""What a step of greedy search does after the best token of every row is known, in one kernel.
+"""A step of greedy search after the best token of every row is known, in one kernel.
 
-Plain counterpart: `weft.search.sampling.PathStep` after `top_k_constrained`, for one hypothesis per sentence. Held to
-it by tests/fast/recording/test_search.py. One program per sentence. What a step records is packed in one array (B, 3)
+Plain counterpart: `weft.search.sampling.PathStep` after `top_k_constrained`, for one hypothesis per sentence. Tested
+in tests/fast/recording/test_search.py. One program per sentence. The record of a step is packed in one array (B, 3)
 of 32 bits: the token, the bits of its log p, and whether it belongs to the hypothesis.
 """
 

@@ -1,13 +1,13 @@
 """Dropout, residual connection and norm in one kernel, forwards and backwards, for training on CUDA.
 
-Plain counterpart: the plain path of `weft.models.residual.ResidualBlock`. Held to it by
+Plain counterpart: the plain path of `weft.models.residual.ResidualBlock`. Tested in
 tests/fast/triton/test_residual_norm.py.
 
     s = x + dropout(f)      y = LayerNorm(s) or RMSNorm(s)
 
 Sums are in single precision. The dropout mask is a function of a seed (weft.fast.triton.dropout) and is computed
 again in the backward pass instead of stored. The next sub-layer reads y, and its output is added to y: as these are two
-outputs here, the backward kernel reads both gradients and adds them, which would take PyTorch a pass of its own.
+outputs here, the backward kernel reads both gradients and adds them, which would take PyTorch a separate pass.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _backward(  # type: ignore[no-untyped-def]
     gradients, rows, width, threshold, factor,
     drops: tl.constexpr, is_layer_norm: tl.constexpr, tile_r: tl.constexpr, tile_w: tl.constexpr,
 ):  # fmt: skip
-    """``d_x`` is the gradient of x; without dropout that of f is that of x. ``gradients``: of y, one or two."""
+    """``d_x`` is the gradient of x; without dropout that of f is that of x. ``gradients``: those of y, 1 or 2."""
     part, parts = tl.program_id(0), tl.num_programs(0)
     d = tl.arange(0, tile_w)
     w = tl.load(weight + d, mask=d < width, other=0.0).to(tl.float32)[None, :]
@@ -105,7 +105,7 @@ class Norm(NamedTuple):
 
 
 class _Saved(NamedTuple):
-    """What the backward pass of a norm needs: s, μ and 1 / √(σ² + ε)."""
+    """Values for the backward pass of a norm: s, μ and 1 / √(σ² + ε)."""
 
     sums_ND: Tensor
     means_N: Tensor

@@ -1,12 +1,12 @@
 """Attention on CUDA for short rows of unequal length: one program per row and head.
 
-Plain counterpart: the padded path of `weft.attention.ragged_attention.RaggedAttention.attend`. Held to it by
+Plain counterpart: the padded path of `weft.attention.ragged_attention.RaggedAttention.attend`. Tested in
 tests/fast/layers/test_varlen_attention.py.
 
 Flash attention works in tiles of 128 by 128, most of which rows of 25 tokens would waste. Here a row fits into one
 tile, whose size is the next power of two; the softmax needs no second pass over the keys, and the backward pass
 recomputes it instead of storing it. As the number of programs determines the time rather than that of tokens, rows of
-half the size or less are computed by a launch of their own. Not for rows longer than `LONGEST`.
+half the size or less are computed by a separate launch. Not for rows longer than `LONGEST`.
 """
 
 # No `from __future__ import annotations` here: PyTorch evaluates the annotations of a custom operator.
@@ -271,7 +271,7 @@ short_attention.register_autograd(_backward_of_operator, setup_context=_setup_co
 
 
 class _ShortAttention(torch.autograd.Function):
-    """The same where nothing is compiled: gradients of adjacent heads are adjacent."""
+    """Short attention without compilation: gradients of adjacent heads are adjacent."""
 
     @staticmethod
     def forward(ctx: Any, queries_NHD: Tensor, keys_NHD: Tensor, values_NHD: Tensor, *options: Any) -> Tensor:

@@ -2,10 +2,10 @@
 
     y = r + act(W norm(x) + b)        each of norm, act and r is optional
 
-Plain counterpart: `plain_small_linear` below, which is PyTorch's functions one after the other. Held to it by
+Plain counterpart: `plain_small_linear` below, which is PyTorch's functions one after the other. Tested in
 tests/fast/triton/test_small_linear.py. With one sentence, a step of a search is limited by the number of kernels and
-by how long each waits for memory, not by what they compute: three of them become one here, and weights are requested
-before the kernel before this one has ended (`weft.fast.triton.dependent_launch`). One program computes some columns
+by memory latency, not by computation: three kernels are fused into one here, and weights are prefetched while the
+preceding kernel still runs (`weft.fast.triton.dependent_launch`). One program computes some columns
 of all rows; the norm of the rows, which is cheap, is computed by each.
 """
 
@@ -106,7 +106,7 @@ def _one_row(  # type: ignore[no-untyped-def]
     norm: tl.constexpr, relu: tl.constexpr, has_bias: tl.constexpr, has_residual: tl.constexpr,
     column_tile: tl.constexpr, tile: tl.constexpr, overlaps: tl.constexpr,
 ):  # fmt: skip
-    """The same for one row, whose whole width is one tile. Sums stay within a warp: nothing waits for other warps."""
+    """The kernel for one row, whose whole width is one tile. Sums stay within a warp: nothing waits for other warps."""
     n = tl.program_id(0) * column_tile + tl.arange(0, column_tile)[:, None]
     d = tl.arange(0, tile)[None, :]
     inside, column_valid = d < width, n < columns
@@ -190,7 +190,7 @@ def plain_small_linear(
     relu: bool = False,
     residual_RE: Tensor | None = None,
 ) -> Tensor:
-    """The same by PyTorch, for tests."""
+    """The plain PyTorch version, for tests."""
     y_RE = linear(x_RD if norm is None else norm(x_RD))
     y_RE = functional.relu(y_RE) if relu else y_RE
     return y_RE if residual_RE is None else residual_RE + y_RE

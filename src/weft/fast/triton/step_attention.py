@@ -2,12 +2,12 @@
 rows share, per sentence and head.
 
 Plain counterparts: the CPU path of `weft.fast.steps.kv_cache.KVCache.step` for `cached_attention`, and
-`weft.attention.step_attention.step_attention` for `source_attention`. Held to them by
+`weft.attention.step_attention.step_attention` for `source_attention`. Tested in
 tests/fast/triton/test_step_attention.py.
 
 The history of a row need not be stored in one row of the cache. When a beam search drops one hypothesis and continues
 another twice, no keys are copied: token t of row r is stored in row ``rows[r, t]``, and a step only rewrites these
-indices. Over a source, all rows of a sentence share one row of keys. A prefix language model attends to both at once.
+indices. Over a source, all rows of a sentence share one row of keys. A prefix language model attends to both together.
 The softmax is computed online (Milakov and Gimelshein 2018).
 """
 
@@ -162,7 +162,7 @@ class Source(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """What is written and read of a `weft.fast.steps.kv_cache.KVCache`."""
+    """The tensors of a `weft.fast.steps.kv_cache.KVCache` that the kernel writes and reads."""
 
     keys_RHTD: Tensor
     values_RHTD: Tensor
@@ -203,7 +203,7 @@ def source_attention(queries_RHD: Tensor, source: Source) -> Tensor:
 
 
 def _bias_strides(bias: Tensor | None) -> tuple[int, int]:
-    """Of the sentence and of the head."""
+    """Strides of the sentence and of the head."""
     assert bias is not None and bias.stride(3) == 1
     return bias.stride(0), bias.stride(1) if bias.shape[1] > 1 else 0
 

@@ -1,4 +1,4 @@
-"""Output layer and loss in one, a chunk of rows at a time, so that all logits never exist at once.
+"""Output layer and loss in one, a chunk of rows at a time, so that all logits never exist together.
 
 `output_loss` equals `weft.training.loss.output_loss`. It computes the gradients in the forward pass, while a chunk's
 logits exist; the backward pass only scales them:
@@ -46,7 +46,7 @@ MIN_PADDED_VOCABULARY = 256
 """Below, padding gains nothing."""
 
 ITERATIONS = 9
-"""Of Newton's method for the threshold of 1.5-entmax."""
+"""Iterations of Newton's method for the threshold of 1.5-entmax."""
 
 
 def is_on_gpu(states_ND: Tensor) -> bool:

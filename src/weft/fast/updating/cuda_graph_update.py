@@ -4,7 +4,7 @@ A ragged batch has no padding, but every batch has another size, so that every k
 is a thousand small kernels, each launched from Python. Here batches are padded with tokens that have no loss to a fixed
 number of tokens; forward, backward, clipping and optimizer step are captured once and then replayed as one launch. The
 number of rows and their maximum length vary: there is one graph for each of a few combinations. If a run is long enough
-to pay for it, layers of a Transformer that have no kernels of their own (weft.fast.layers.layer_kernels) are compiled
+to pay for it, layers of a Transformer that have no kernels in weft (weft.fast.layers.layer_kernels) are compiled
 too, once for all layers of a side.
 
 The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
@@ -69,7 +69,7 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
 
 
 def layers_to_compile(model: Model, settings: TrainingSettings) -> list[TransformerLayer]:
-    """The layers that gain from compilation: those without kernels of their own."""
+    """The layers that gain from compilation: those without weft's own kernels."""
     uses_kernels = settings.precision in ("auto", "bf16")
     stacks = [stack for stack in transformer_stacks(model) if not (uses_kernels and has_kernels(stack))]
     return [layer for stack in stacks for layer in stack.layers]
@@ -137,7 +137,7 @@ class StaticShape(NamedTuple):
 
 
 def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool) -> StaticShape:
-    """The padded size for a corpus; a row longer than the token budget is a batch of its own, and determines it."""
+    """The padded size for a corpus; a row longer than the token budget is a separate batch, and determines it."""
     lengths = corpus_size.max_source_length, corpus_size.max_target_length
     source_tokens, target_tokens = map(max, side_budgets(corpus_size, batch_tokens), lengths)
     if corpus_size.pairs and not corpus_size.source_tokens:  # of a language model
@@ -293,7 +293,7 @@ class CudaGraphUpdate(PlainUpdate):
         assert isinstance(self.model, HasOutputLayer | HasTargetLogProbabilities)
         with allow_tf32(self.precision == "tf32"):
             self.optimizer.zero_grad(set_to_none=True)
-            self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has rates of its own
+            self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has its own rates
             with autocast(self.precision, self.device), self._half_weights():
                 loss = forced_pass(
                     self.model,

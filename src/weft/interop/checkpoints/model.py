@@ -12,15 +12,15 @@ from weft.text.frames import FrameRules
 
 
 class CheckpointModel(NamedTuple):
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     toolkit: str
     architecture: str
-    """As the toolkit calls it."""
+    """The toolkit's name for it."""
     config: Configuration
     conversion: Conversion
     vocabularies: tuple[TokenList, TokenList]
-    """Of source and target."""
+    """Vocabularies of source and target."""
     rules: FrameRules
     """The special tokens around texts."""
 

@@ -40,7 +40,7 @@ NAMES = LayerNames(
     feed_forward=("feed_forward.w_1", "feed_forward.w_2"),
     feed_forward_norm="feed_forward.layer_norm",
 )
-"""Of the encoder; in the decoder the first norm is called layer_norm_1."""
+"""Names in the encoder; in the decoder the first norm is called layer_norm_1."""
 GATE = "feed_forward.w_3"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swiglu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
 POSITIONS = {"SinusoidalInterleaved": "interleaved", "SinusoidalConcat": "tensor2tensor"}

@@ -18,8 +18,8 @@ def layer_tensors(
 ) -> dict[str, Tensor]:
     """All layers, by the names of a `RecurrentStack`.
 
-    ``pattern``: of a name, with fields ``part``, ``layer`` and ``direction``; ``widths``: of the inputs, and of the
-    states of all directions together.
+    ``pattern``: a parameter name with fields ``part``, ``layer`` and ``direction``; ``widths``: input width, and
+    total state width of all directions.
     """
     inputs, hidden = widths
     size = hidden // directions
@@ -40,5 +40,5 @@ def layer_tensors(
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors as parts of a module."""
+    """The tensors with a module's prefix before their names."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}

@@ -2,7 +2,7 @@
 
 `torch.load(weights_only=True)` makes tensors, numbers, texts and containers, and refuses every other class. Options and
 vocabularies are objects of a few known classes, which are not imported: in their place stands a `Record`, which keeps
-the attributes of an object and has no methods of its own.
+the attributes of an object and has no methods.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _check_archive(path: Path) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a file, in one line."""
+    """The reason why a file cannot be read, in one line."""
     text = " ".join(str(error).split())
     if refused := re.search(r"(?:GLOBAL|function) <?(?:class |built-in function |function )?'?([\w.]+)", text):
         return (

@@ -19,7 +19,7 @@ class LayerNames(NamedTuple):
     cross_attention: str
     cross_attention_norm: str
     projections: tuple[str, str, str, str]
-    """Of an attention: query, key, value, output."""
+    """Projections of an attention: query, key, value, output."""
     feed_forward: tuple[str, ...]
     """The first and the second map; of a gated network, also the one without activation."""
     feed_forward_norm: str
@@ -30,7 +30,7 @@ def stack_tensors(
 ) -> dict[str, Tensor]:
     """The layers and the final norm of the encoder or decoder, by the names of a `TransformerStack`.
 
-    ``settings``: of the stack, in a recipe; ``layer``: the name of a layer, with a placeholder for its number.
+    ``settings``: recipe settings of the stack; ``layer``: the name of a layer, with a placeholder for its number.
     """
     return _Stack(side, tensors, settings, names).read(layer)
 

@@ -26,7 +26,7 @@ PIECES = ("sentencepiece.bpe.model", "sentencepiece.model", "spm.model")
 
 
 class SpecialNames(NamedTuple):
-    """What a toolkit calls its special tokens."""
+    """A toolkit's names for its special tokens."""
 
     unknown: str = "<unk>"
     begin: str = "<s>"
@@ -49,7 +49,7 @@ class TokenList(NamedTuple):
 
     @property
     def texts(self) -> str:
-        """What texts look like, for a user."""
+        """The expected format of texts, for the user."""
         if self.pieces is not None:
             return f"plain, split by SentencePiece ({self.pieces.name})"
         return "plain, split into characters" if self.level == "characters" else "tokens separated by spaces"
@@ -90,7 +90,7 @@ def fit(conversion: Conversion, lists: tuple[TokenList, TokenList]) -> tuple[Con
 
 
 def _named(tokens: TokenList, rows: int) -> TokenList:
-    """The same with a name for every row of the embedding."""
+    """The token list, padded with a name for every row of the embedding."""
     count = len(tokens.names)
     if count > rows:
         raise VocabularyError(f"{tokens.file}: has {count:,} tokens, but the embedding has only {rows:,} rows")
@@ -98,7 +98,7 @@ def _named(tokens: TokenList, rows: int) -> TokenList:
 
 
 def make_tokenizers(lists: tuple[TokenList, TokenList], rules: FrameRules) -> Tokenizers:
-    """The tokenizers of source and target; one object twice where both sides are tokenized alike."""
+    """The tokenizers of source and target; the same object twice if both sides share one."""
     source, target = lists
     first = _tokenizer(source, rules)
     if source._replace(file=target.file) == target:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 SKIPPED_POSITIONS = 2
 """Rows of a table of learned positions before that of the first position."""
 TABLE_TOLERANCE = 1e-3
-"""How far a table in half precision may be from the sinusoids."""
+"""The largest difference between a half-precision table and the sinusoids."""
 
 
 class Variant(NamedTuple):
-    """What distinguishes a model type."""
+    """Properties that distinguish a model type."""
 
     norm_placement: str
     embedding_norm: bool

@@ -22,7 +22,7 @@ FAMILIES: Mapping[str, str] = {
     "t5": "T5, T5 1.1, FLAN-T5 and ByT5",
     "umt5": "UMT5",
 }
-"""What is imported, by model_type."""
+"""Supported model families, by model_type."""
 REFUSED: Mapping[str, str] = {
     "quantization_config": "quantized weights are not imported; save the model without quantization",
     "pruned_heads": "pruned heads are not imported",

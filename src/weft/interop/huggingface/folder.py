@@ -1,6 +1,6 @@
 """The files of a model folder: config.json, generation_config.json and safetensors, whole or in shards.
 
-Nothing in a folder is executed: there is no pickle and no code of its own, and a shard that an index names is a file of
+Nothing in a folder is executed: there is no pickle and no custom code, and a shard that an index names is a file of
 the folder itself. Torch is imported when the first tensor is read.
 """
 

@@ -24,12 +24,12 @@ class TokenIds(NamedTuple):
     """The ids of tokens with a role, as the export numbers them."""
 
     begin: int
-    """What the decoder reads first."""
+    """The first input of the decoder."""
     end: int
     padding: int
     unknown: int
     forced: int | None = None
-    """What every output begins with, such as its language."""
+    """The forced first token of every output, such as its language."""
 
     def to_json(self) -> dict[str, int]:
         """As config.json and generation_config.json have them."""

@@ -64,7 +64,7 @@ def _tokenizers(folder: ModelFolder, conversion: Conversion, options: ImportOpti
 
 
 def _generation(folder: ModelFolder) -> Configuration:
-    """generation_config.json, or what an older config.json says of generation."""
+    """generation_config.json, or the generation settings of an older config.json."""
     if folder.generation:
         return Configuration(folder.generation, str(folder.path / "generation_config.json"))
     values = {name: folder.config.values[name] for name in GENERATION if name in folder.config.values}

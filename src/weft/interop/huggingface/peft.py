@@ -50,7 +50,7 @@ class OriginalProjection(NamedTuple):
 
     name: str
     factor: float = 1.0
-    """What weft multiplies its matrix by."""
+    """The factor by which weft scales its matrix."""
 
 
 def original_projections(run: LoadedRun) -> dict[str, OriginalProjection]:
@@ -95,7 +95,7 @@ def read_peft(folder: Path, run: LoadedRun) -> tuple[dict[str, LowRank], dict[st
             raise CheckpointError(f"{where}: adapts {name!r}, which {run.folder} does not have; it is of another model")
         own, factor = known[name]
         scale = settings.scale * settings.rank / len(matrices.lora_A)
-        factor *= matrices.scale / scale  # 1, unless a projection has an alpha of its own
+        factor *= matrices.scale / scale  # 1, unless a projection has its own alpha
         scaled = matrices.lora_B if factor == 1.0 else matrices.lora_B * factor
         own_adapter[own] = LowRank(matrices.lora_A, scaled, scale)
     return own_adapter, adapter_config(settings, list(own_adapter))

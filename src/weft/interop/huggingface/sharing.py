@@ -25,7 +25,7 @@ RUN_FILES = (
     *("recipe.toml", "model.safetensors", "lengths.json", "metrics.json", "README.md"),
     *("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
 )
-"""What is shared of a run."""
+"""Files of a run that are uploaded."""
 REQUIRED = ("recipe.toml", "model.safetensors")
 MAX_REASON = 200
 """Characters of an error of the Hub that are shown."""

@@ -62,7 +62,7 @@ class TokenizerFolder:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What tokenizer_config.json says, if there is one, and special_tokens_map.json before it."""
+        """The content of special_tokens_map.json, overridden by tokenizer_config.json; either may be missing."""
         files = [name for name in ("special_tokens_map.json", "tokenizer_config.json") if self.has(name)]
         return {name: value for file in files for name, value in self.read_object(file).items()}
 

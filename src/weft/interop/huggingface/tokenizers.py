@@ -26,7 +26,7 @@ LANGUAGE_TOKENS = {
     "mbart": re.compile(r"(?P<name>[a-z]{2}_[A-Z]{2})"),
     "m2m_100": re.compile(r"__(?P<name>[a-z]{2,3})__|(?P<nllb>[a-z]{3}_[A-Z][a-z]{3})"),
 }
-"""How the families write the token of a language."""
+"""The form of language tokens in each family."""
 Languages = tuple[str | None, str | None]
 
 
@@ -58,10 +58,10 @@ def read_tokenizers(
     rows: tuple[int, int],
     languages: Languages = (None, None),
 ) -> Tokenizers:
-    """The tokenizers of source and target; one object twice where both sides are tokenized alike.
+    """The tokenizers of source and target; the same object twice if both sides share one.
 
-    ``config``: config.json, updated with generation_config.json; ``rows``: of the embeddings of encoder and decoder;
-    ``languages``: of source and target, if they are chosen; else those that the folder names, if any.
+    ``config``: config.json, updated with generation_config.json; ``rows``: rows of the embeddings of encoder and
+    decoder; ``languages``: source and target language; by default those that the folder names, if any.
     """
     files = TokenizerFolder(folder)
     family = str(config.get("model_type"))
@@ -83,7 +83,7 @@ def _of_source(config: Mapping[str, Any], source: Original) -> dict[str, Any]:
 
 
 def choose_languages(tokenizers: Tokenizers, languages: Languages) -> Tokenizers:
-    """The same for the languages that an import names: `--source-language` and `--target-language`."""
+    """The tokenizers for the languages given by `--source-language` and `--target-language`."""
     if not any(languages):
         return tokenizers
     imported = [tokenizer for tokenizer in tokenizers if isinstance(tokenizer, ImportedTokenizer)]
@@ -95,7 +95,7 @@ def choose_languages(tokenizers: Tokenizers, languages: Languages) -> Tokenizers
 
 
 def _read(files: TokenizerFolder, family: str, rows: int) -> Original:
-    """What the folder of a model with one tokenizer holds."""
+    """Read the tokenizer of a model that has only one."""
     if files.settings.get("tokenizer_class") == "ByT5Tokenizer":
         return read_bytes(files, rows)
     if files.has("tokenizer.json"):

@@ -1,4 +1,4 @@
-"""What a folder's tokenizer is made of: the names of its tokens with the original's ids, and the engine."""
+"""The vocabulary of a folder's tokenizer: token names with the original's ids, and the engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Original:
     """A SentencePiece model, beside a table."""
     table: PieceTable | None = None
     sentinels: int = 0
-    """Of bytes."""
+    """Number of sentinel tokens of a byte vocabulary."""
 
     def make_engine(self, special: tuple[int, int, int]) -> Engine:
         """``special``: the ids of the unknown, begin and end tokens."""
@@ -122,7 +122,7 @@ def _read_merges(files: TokenizerFolder) -> list[tuple[str, str]]:
 
 
 def read_pieces(files: TokenizerFolder, family: str, *, side: str = "") -> Original:
-    """A SentencePiece model with the ids of its family; ``side``: of Marian's two."""
+    """A SentencePiece model with the ids of its family; ``side``: which of Marian's two."""
     if family == "marian":
         return _marian(files, side)
     file = files.first("tokenizer.json", *SENTENCEPIECE_FILES)
@@ -176,7 +176,7 @@ def pieces_of(model: bytes, *, name: str) -> list[str]:
 
 
 def with_table(path: Path, model: bytes, names: Sequence[str], files: TokenizerFolder, **options: Any) -> Original:
-    """A SentencePiece model whose pieces have the ids of a table; ``options``: of the table, ``added``: by name."""
+    """A SentencePiece model whose pieces have the ids of a table; ``options``: its fields; ``added``: names."""
     ids = {name: id for id, name in reversed([*enumerate(names)])}
     unknown = ids.get(files.token("unk", "<unk>"))
     if unknown is None:

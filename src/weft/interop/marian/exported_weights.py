@@ -1,7 +1,7 @@
 """The weights of a Transformer under the names of Marian: the inverse of conversion.py.
 
 Where positions are not Marian's own sinusoids, they are written as trained ones, ``Wpos``. With those Marian does not
-multiply embeddings by √d, so they are multiplied here, and a tied output projection becomes a matrix of its own.
+multiply embeddings by √d, so they are multiplied here, and a tied output projection becomes a separate matrix.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def _pieces(tokenizer: Any) -> bytes | None:
 
 
 def _content(tokenizer: Any) -> tuple[list[str], bytes | None]:
-    """What the vocabulary of a tokenizer will hold."""
+    """The token names of the exported vocabulary, and its SentencePiece model if it has one."""
     pieces = _pieces(tokenizer)
     return _names(tokenizer), pieces if pieces is not None and _has_own_ids(tokenizer, pieces) else None
 

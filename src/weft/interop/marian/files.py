@@ -26,9 +26,9 @@ class MarianFiles(NamedTuple):
     decoder: Path | None
     """Settings of the decoder: decoder.yml or model.npz.decoder.yml."""
     settings: dict[str, Any]
-    """What they say."""
+    """The content of those files."""
     vocabularies: tuple[Path, ...]
-    """Of source and target; one for both."""
+    """Vocabularies of source and target, or one for both."""
     guided_alignment: bool = False
     """Whether the settings of its training say that it was trained to align words."""
 

@@ -21,7 +21,7 @@ from weft.text.tokenizer import Tokenizers
 
 SENTENCEPIECE = ".spm"
 NEMATUS = {"eos": "</s>", "UNK": "<unk>"}
-"""What vocabularies of Nematus call the first two tokens."""
+"""Names of the first two tokens in Nematus vocabularies."""
 SUBWORD_NMT = ("source.bpe", "target.bpe", "source.codes", "target.codes")
 """Files of OPUS-MT models whose texts were split by other tools."""
 
@@ -29,9 +29,9 @@ SUBWORD_NMT = ("source.bpe", "target.bpe", "source.codes", "target.codes")
 def read_tokenizers(
     folder: Path, files: tuple[Path, ...], *, rows: tuple[int, int], languages: Languages = (None, None)
 ) -> Tokenizers:
-    """The tokenizers of source and target; one object twice where both sides are tokenized alike.
+    """The tokenizers of source and target; the same object twice if both sides share one.
 
-    ``files``: one vocabulary or two; ``rows``: of the embeddings, the begin token included.
+    ``files``: one vocabulary or two; ``rows``: rows of the embeddings, the begin token included.
     """
     source, target = (
         _read(folder, file, side, size) for file, side, size in zip((files[0], files[-1]), SIDES, rows, strict=True)

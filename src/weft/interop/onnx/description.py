@@ -3,7 +3,7 @@
 A run that can be exported to Hugging Face gets the config.json, the generation_config.json and the tokenizer of that
 export, and graphs with its ids, so that optimum and transformers.js load the folder. They read from config.json what
 the inputs of the decoder look like, not what a layer computes, so a class that they do not know has the name of one
-that they do. Other runs keep weft's ids, tokenizers and a config.json of their own.
+that they do. Other runs keep weft's ids and tokenizers and get weft's own config.json.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LOADED_AS = {"pegasus": "bart", "umt5": "t5"}
 
 
 class Description(NamedTuple):
-    """What is written of a run besides the weights."""
+    """The files of an exported run besides its weights."""
 
     run: LoadedRun
     model: Exportable
-    """With the ids of the export."""
+    """The model with the ids of the export."""
     plan: Plan | None
-    """Of an export to Hugging Face; None: there is none."""
+    """Plan of the export to Hugging Face; None if that is not possible."""
 
     def write(self, folder: Path) -> None:
         """Write the files."""

@@ -17,7 +17,7 @@ from weft.ragged import additive_mask
 from weft.text.specials import END
 
 
-class Encoded(NamedTuple):
+class EncoderStates(NamedTuple):
     """The output of an encoder, padded."""
 
     states_BSD: Tensor
@@ -27,7 +27,7 @@ class Encoded(NamedTuple):
     """The column of every token, if there are several sources."""
 
 
-def encode(model: Seq2Seq | HardAttentionSeq2Seq, ids_BS: Tensor, tokens_BS: Tensor) -> Encoded:
+def encode(model: Seq2Seq | HardAttentionSeq2Seq, ids_BS: Tensor, tokens_BS: Tensor) -> EncoderStates:
     """The states of a padded batch of sources; ``tokens_BS``: True at a token."""
     embedded_BSE = model.source_embedding(ids_BS)
     encoder = model.encoder
@@ -40,7 +40,9 @@ def encode(model: Seq2Seq | HardAttentionSeq2Seq, ids_BS: Tensor, tokens_BS: Ten
     return _encode_columns(encoder, embedded_BSE, tokens_BS, columns_BS)
 
 
-def _encode_columns(encoders: ColumnEncoders, embedded_BSE: Tensor, tokens_BS: Tensor, columns_BS: Tensor) -> Encoded:
+def _encode_columns(
+    encoders: ColumnEncoders, embedded_BSE: Tensor, tokens_BS: Tensor, columns_BS: Tensor
+) -> EncoderStates:
     """Each column moved to the start of its row, encoded separately, and its states moved back.
 
     Every source must have all columns; an empty one is an end token alone.
@@ -61,19 +63,19 @@ def _encode_columns(encoders: ColumnEncoders, embedded_BSE: Tensor, tokens_BS: T
     final = tuple(
         tuple(torch.cat(parts, -1) for parts in zip(*layers, strict=True)) for layers in zip(*finals, strict=True)
     )
-    return Encoded(states_BSD, final, columns_BS)
+    return EncoderStates(states_BSD, final, columns_BS)
 
 
 def _take(values_BSD: Tensor, places_BS: Tensor) -> Tensor:
     return values_BSD.gather(1, places_BS[..., None].expand(-1, -1, values_BSD.shape[2]))
 
 
-def _encode(encoder: Encoder, embedded_BSE: Tensor, tokens_BS: Tensor) -> Encoded:
+def _encode(encoder: Encoder, embedded_BSE: Tensor, tokens_BS: Tensor) -> EncoderStates:
     if isinstance(encoder, RecurrentEncoder):
         if encoder.reverse_source:
             states_BSD, final = run_stack(encoder.stack, embedded_BSE.flip(1), tokens_BS.flip(1))
-            return Encoded(states_BSD.flip(1), final)
-        return Encoded(*run_stack(encoder.stack, embedded_BSE, tokens_BS))
+            return EncoderStates(states_BSD.flip(1), final)
+        return EncoderStates(*run_stack(encoder.stack, embedded_BSE, tokens_BS))
     assert isinstance(encoder, TransformerEncoder)
     stack, longest = encoder.stack, embedded_BSE.shape[1]
     mask_B11S = additive_mask(~tokens_BS, embedded_BSE.dtype)[:, None, None]
@@ -81,7 +83,7 @@ def _encode(encoder: Encoder, embedded_BSE: Tensor, tokens_BS: Tensor) -> Encode
     states_BSD, _ = run_transformer(stack, embedded_BSE, Layers(torch.arange(longest), biases))
     weights_BS1 = tokens_BS[..., None].to(states_BSD.dtype)
     means_BD = (states_BSD * weights_BS1).sum(1) / weights_BS1.sum(1)
-    return Encoded(states_BSD, ((means_BD,),))
+    return EncoderStates(states_BSD, ((means_BD,),))
 
 
 def with_mask(biases: list[Tensor | None], mask: Tensor) -> list[Tensor | None]:

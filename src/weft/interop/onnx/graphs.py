@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from weft.attention.hard_alignment import First, Monotonic
 from weft.attention.source_attention import SeparateAttention, SeparateKeys, mask_columns
 from weft.attention.step_attention import KeysValues
-from weft.interop.onnx.encoding import Encoded, encode, with_mask
+from weft.interop.onnx.encoding import EncoderStates, encode, with_mask
 from weft.interop.onnx.padded import Layers, PlainFirst, PlainMonotonic, PositionTable, run_transformer
 from weft.interop.onnx.tensor_names import cache_names, tree_names
 from weft.models.hard_attention import HardAttentionSeq2Seq, SourceMemory
@@ -191,7 +191,7 @@ class RecurrentEncoderGraph(nn.Module):
         return tuple(tensor.clone() for tensor in leaves(self.trees(input_ids, attention_mask)))
 
 
-def _keys(decoder: RecurrentDecoder, encoded: Encoded, tokens_BS: Tensor) -> Any:
+def _keys(decoder: RecurrentDecoder, encoded: EncoderStates, tokens_BS: Tensor) -> Any:
     """The source as the attention of the decoder reads it, if it has one."""
     attention: Any = decoder.attention
     states_BSD = encoded.states_BSD

@@ -85,7 +85,7 @@ def _cumulative_logsumexp(values: Tensor) -> Tensor:
 
 
 class Layers(NamedTuple):
-    """What Transformer layers read besides their stream."""
+    """Inputs of Transformer layers besides the hidden states."""
 
     positions_T: Tensor
     biases: list[Tensor | None]
@@ -95,7 +95,7 @@ class Layers(NamedTuple):
     source: Sequence[KeysValues] = ()
     """(B, H, S, D) of the source, for each layer."""
     mask_B11S: Tensor | None = None
-    """Of the source."""
+    """Source mask."""
 
 
 def run_transformer(

@@ -13,9 +13,9 @@ from weft.pictures.html.charts import tick_text, ticks
 
 MAX_TICKS = 8
 MIN_GAP = 0.06
-"""Of the axis, between two ticks."""
+"""The smallest distance between two ticks, as a fraction of the axis."""
 MARGIN = 0.04
-"""Of the axis, between its ends and the first and the last x."""
+"""The distance from either end of the axis to the nearest x, as a fraction of the axis."""
 
 
 class Axis(NamedTuple):

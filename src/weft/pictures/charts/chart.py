@@ -33,7 +33,7 @@ class Chart:
     """Lines over a numeric axis or, with categories, a dot plot with a row for each category."""
 
     name: str
-    """Of its files: letters, digits and hyphens."""
+    """Base name of its files: letters, digits and hyphens."""
     title: str
     """States the finding."""
     x_label: str
@@ -44,7 +44,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     categories: tuple[str, ...] = ()
-    """Of a dot plot, whose x is the index of a category."""
+    """Categories of a dot plot, whose x is the index of a category."""
     references: tuple[tuple[str, float], ...] = ()
     """Lines at a value, with their labels."""
     varies: bool = False

@@ -8,7 +8,7 @@ from weft.evaluation.statistics import Estimate
 from weft.pictures.charts.axis import Axis, value_axis, x_axis
 from weft.pictures.charts.chart import Chart
 from weft.pictures.charts.style import DASHES, INTERVAL_NOTE
-from weft.pictures.html.charts import Scale
+from weft.pictures.html.charts import LinearScale
 from weft.pictures.html.elements import Content, Html, element, rounded, svg_line, svg_text
 
 WIDTH, HEIGHT = 460.0, 270.0
@@ -33,7 +33,7 @@ def chart_html(chart: Chart) -> Html:
 
 def _lines(chart: Chart) -> tuple[list[Content], float]:
     horizontal, vertical = x_axis(chart), value_axis(chart)
-    x_scale, y_scale = Scale(0, 1, LEFT, WIDTH - RIGHT), Scale(0, 1, HEIGHT - BOTTOM, TOP + 14)
+    x_scale, y_scale = LinearScale(0, 1, LEFT, WIDTH - RIGHT), LinearScale(0, 1, HEIGHT - BOTTOM, TOP + 14)
     bottom = HEIGHT - BOTTOM
     parts: list[Content] = [svg_text(0, TOP, chart.y_label, "start", "tick")]
     for tick, label in zip(vertical.ticks, vertical.labels, strict=True):
@@ -69,7 +69,7 @@ def _dot_plot(chart: Chart) -> tuple[list[Content], float]:
     left = min(max(map(len, chart.categories)) * CHARACTER + 12, WIDTH / 2)
     row = ROW * (1 + 0.4 * (several - 1))
     bottom = TOP + 12 + row * len(chart.categories)
-    scale = Scale(0, 1, left, WIDTH - RIGHT)
+    scale = LinearScale(0, 1, left, WIDTH - RIGHT)
     parts: list[Content] = []
     for tick, label in zip(axis.ticks, axis.labels, strict=True):
         x = scale(axis.share(tick))

@@ -1,6 +1,6 @@
 """Attention maps as SVG for a page: source on top, target on the left, one cell per weight.
 
-`weft.pictures.attention_map` draws pictures of their own, with matplotlib. This one is text: it is small, follows the
+`weft.pictures.attention_map` draws picture files with matplotlib. This one is text: it is small, follows the
 color scheme of the page, and needs no fonts.
 """
 

@@ -14,7 +14,7 @@ from weft.pictures.html.elements import Content, Html, element, svg_line, svg_te
 WIDTH, HEIGHT = 340.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 10.0, 10.0, 34.0
 MAX_POINTS = 400
-"""Of a line; longer ones are shown as means of neighboring points."""
+"""Points per line; longer lines are shown as means of neighboring points."""
 STYLES = ("first", "second", "third")
 Point = tuple[float, float]
 
@@ -35,7 +35,7 @@ class Bar(NamedTuple):
     """Its tooltip."""
 
 
-class Scale(NamedTuple):
+class LinearScale(NamedTuple):
     """From values to coordinates: low ↦ start, high ↦ end."""
 
     low: float
@@ -144,7 +144,7 @@ def reliability_diagram(title: str, points: Sequence[tuple[float, float, float]]
 def interval_bar(value: float, interval: tuple[float, float] | None, limits: tuple[float, float]) -> Html:
     """A value as a short bar, with its interval as a band; for a cell of a table."""
     width, height = 120.0, 14.0
-    scale = Scale(*limits, 0.0, width)
+    scale = LinearScale(*limits, 0.0, width)
     parts: list[Content] = [element("rect", x=0, y=5, width=width, height=4, class_="band")]
     if interval is not None:
         low, high = scale(interval[0]), scale(interval[1])
@@ -161,12 +161,12 @@ def figure(title: str, *parts: Content) -> Html:
     return element("figure", element("figcaption", title), drawing)
 
 
-def _scales(x: tuple[float, float], y: tuple[float, float]) -> tuple[Scale, Scale]:
-    return Scale(*x, LEFT, WIDTH - RIGHT), Scale(*y, HEIGHT - BOTTOM, TOP)
+def _scales(x: tuple[float, float], y: tuple[float, float]) -> tuple[LinearScale, LinearScale]:
+    return LinearScale(*x, LEFT, WIDTH - RIGHT), LinearScale(*y, HEIGHT - BOTTOM, TOP)
 
 
 def _axes(
-    x_ticks: Sequence[float], y_ticks: Sequence[float], scales: tuple[Scale, Scale], x_name: str
+    x_ticks: Sequence[float], y_ticks: Sequence[float], scales: tuple[LinearScale, LinearScale], x_name: str
 ) -> list[Content]:
     x_scale, y_scale = scales
     parts: list[Content] = []

@@ -1,4 +1,4 @@
-"""A page of its own, and the same content as the output of a notebook cell."""
+"""A standalone HTML page, and its content as the output of a notebook cell."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
     he hit me with a pie  →  il m'a entarté        links 0-0 1-2 1-3 2-1 3-3 4-3 5-3
 
-A synchronous grammar draws a tree (`statements`, `clauses`, `phrases`) and realizes it in both languages at once
+A synchronous grammar draws a tree (`statements`, `clauses`, `phrases`) and realizes it in both languages together
 (`realization`, `french`), with the words of `lexicon` and `verbs`. There are far more than ten million pairs; sentences
 are lowercase and without a full stop.
 
 **The French is a function of the English**, so exact match is a fair metric. *they* is *ils*, *friend* is *ami*, the
-speaker is a man, *hit* and *read* without an s are the past, *it* is said only of the object of the clause before and
-of the weather, and *you* is left out.
+speaker is a man, *hit* and *read* without an s are the past, *it* refers only to the object of the clause before and
+to the weather, and *you* is left out.
 
 **Covered.** Agreement of articles, adjectives and participles (with *être*, and with a direct object that precedes:
 *les pommes qu'il a mangées*); adjectives before and after the noun (*un bel oiseau noir*); elision and contraction,

@@ -1,7 +1,7 @@
 """The lexicon: nouns, adjectives and function words, each with the forms that both languages need.
 
 A table is a block of text, one entry per line, columns separated by white space; ``-`` is an empty column and ``_``
-a space inside a column. Verbs have a file of their own, `verbs`.
+a space inside a column. Verbs are in `verbs`.
 
 Every English word has one translation only, whatever the sentence, so that the French is a function of the English:
 *friend* is always *ami*, *singer* is left out because it could be *chanteur* or *chanteuse*.
@@ -311,7 +311,7 @@ WEATHER = {" ".join(weather.english): weather for weather in (
     phrase("it is cold", "il fait froid", "0-0 1-1 2-2"),
     phrase("it is late", "il est tard", "0-0 1-1 2-2"),
 )}
-# What a person or an animal *is* in English and *has* in French, then what both *are*.
+# Feelings that English expresses with *be* and French with *avoir*, then those with *être*.
 FEELINGS = {feeling.english[0]: feeling for feeling in (
     phrase("hungry", "faim", "0-0"), phrase("thirsty", "soif", "0-0"), phrase("afraid", "peur", "0-0"),
 )}

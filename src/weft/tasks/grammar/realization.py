@@ -1,4 +1,4 @@
-"""Surface realization: a tree becomes English and French at once, with the word links.
+"""Surface realization: a tree becomes English and French together, with the word links.
 
 English is realized from left to right: `append` adds words to the list of English words and returns their positions.
 The same production builds the French tokens with those positions in the French order, so links need no separate

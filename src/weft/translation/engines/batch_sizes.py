@@ -64,7 +64,7 @@ class StepSize(NamedTuple):
     vocabulary: int
     state: int
     growth: int
-    """Of the state, for each token."""
+    """Growth of the state per token."""
 
     @classmethod
     def measure(cls, model: StepModel, memory: Tree, begin: int, device: torch.device) -> StepSize:

@@ -48,17 +48,17 @@ class TranslationRequest:
     observer: StepObserver | None = None
     """Sees every step of the search; its sentences are the sources of this request."""
     frame: Frame = DEFAULT_FRAME
-    """What stands around sources and outputs."""
+    """Special tokens around sources and outputs."""
     prompts: bool = False
     """Whether the sources are prompts that a language model continues."""
     length_limits: LengthLimits = SMALLEST
-    """What holds where the settings do not limit the length."""
+    """Limits that apply where the settings do not limit the length."""
     decoders: Sequence[Callable[[Sequence[int]], str]] = ()
     """For each source, the text of ids that may hold for its outputs alone; empty: the tokenizer decodes them all."""
 
     @property
     def start(self) -> tuple[int, ...]:
-        """What the decoder reads before the first token of an output."""
+        """The decoder inputs before the first token of an output."""
         return self.frame.start
 
     @property
@@ -164,7 +164,7 @@ class Engine(Protocol):
 
     name: str
     precision: str
-    """What its matrix products are computed in: fp32, bf16 or int8."""
+    """Precision of its matrix products: fp32, bf16 or int8."""
 
     def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
         """The hypotheses of every source, best first."""
@@ -176,7 +176,7 @@ class SearchedBatch(NamedTuple):
 
     rows: Sequence[int] | NDArray[np.int64]
     hypotheses: Sequence[list[Hypothesis]]
-    """Of every row, best first."""
+    """Hypotheses of every row, best first."""
 
 
 @runtime_checkable

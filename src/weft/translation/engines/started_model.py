@@ -17,7 +17,7 @@ from weft.tree import Tree, leaves
 
 @dataclass(frozen=True)
 class StartedModel:
-    """The same model, whose state before the first token is that after the given ones."""
+    """A model with a forced decoder prefix: its initial state is that after the given tokens."""
 
     model: StepModel
     tokens: tuple[int, ...]

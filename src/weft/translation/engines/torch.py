@@ -109,7 +109,7 @@ class TorchEngine:
         precision: str = "fp32",
         seed: int = 1,
     ) -> None:
-        """``tokenizer``: the target's; ``seed``: of sampling, where `search.seed` does not set one."""
+        """``tokenizer``: the target's; ``seed``: for sampling, unless `search.seed` sets one."""
         self.device = torch.device(device)
         if isinstance(model, nn.Module):
             if any(tensor.device.type != self.device.type for tensor in model.parameters()):

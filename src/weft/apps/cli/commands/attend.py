@@ -139,7 +139,7 @@ def _show_grid(maps: list[HeadAttention], to: Path | None, title: str) -> None:
 
 
 def _show_one(selection: Selection, maps: list[HeadAttention], to: Path | None) -> None:
-    """One map: of a head, or the mean of a layer's heads."""
+    """Show one map: that of a head, or the mean of a layer's heads."""
     import numpy as np
     from rich.console import Console
 

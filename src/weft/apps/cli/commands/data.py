@@ -217,7 +217,7 @@ def generate_command(
 
 
 def _generated(pairs: Iterable[Pair], count: int) -> Iterator[Pair]:
-    """The same pairs, counted on stderr."""
+    """Yield the pairs, with a counter on stderr."""
     with activity("generating", "pairs", total=count) as generating:
         for pair in pairs:
             yield pair
@@ -296,7 +296,7 @@ def _check_split(split: str) -> None:
 
 
 def _report(recipe: Recipe, name: str, counts: RowCounts) -> str:
-    """What was dropped of one corpus, as a table."""
+    """A table of the rows dropped from one corpus."""
     from weft.data.filtering.statistics import Sample
     from weft.pictures.corpus_report import StepCount, check
 

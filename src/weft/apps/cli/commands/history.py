@@ -76,7 +76,7 @@ def _show(text: Callable[..., str]) -> None:
 
 @contextmanager
 def live_table(*, silent: bool) -> Iterator[Watcher | None]:
-    """What is called with each result: it fills a table in a terminal, and writes lines to stderr elsewhere."""
+    """A callback for each result: it fills a table in a terminal, and writes lines to stderr elsewhere."""
     from weft.apps.cli.terminal.status import is_live
 
     if silent:

@@ -101,7 +101,7 @@ def _score(status: RunStatus, narrow: bool) -> str:
 
 
 def _printable(text: str) -> str:
-    """The same text without characters that a terminal would act on."""
+    """The text without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -69,7 +69,7 @@ def command(
     target = model.tokenizers_for(text).target
 
     def label(token: int) -> str:
-        # Of a model that copies, the end and the padding of the source have ids too, with a probability of zero.
+        # A copying model also has ids for the end and the padding of the source, with a probability of zero.
         return target.tokens([token])[0] if token < target.size else NO_TOKEN
 
     title = f"{text} → {translation.text}"

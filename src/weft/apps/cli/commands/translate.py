@@ -57,8 +57,8 @@ Output = Annotated[
 ]
 
 
-class Job(NamedTuple):
-    """What to translate, with what, and how."""
+class TranslationJob(NamedTuple):
+    """A file to translate, the model, and the settings."""
 
     file: str
     arguments: RunArguments
@@ -102,7 +102,7 @@ class Job(NamedTuple):
         return model
 
     def identity(self, model: Translator) -> dict[str, Any]:
-        """What must be the same when the output is resumed; the batch size need not be."""
+        """The settings that must be the same when the output is resumed; the batch size may change."""
         from weft.runs.layout import RunFolder
 
         search = model.search_settings(self.settings).model_dump()
@@ -171,7 +171,7 @@ def command(
     languages = {"source_language": source_language, "target_language": target_language}
     settings |= {name: language for name, language in languages.items() if language is not None}
     check_file(file)
-    job = Job(file, arguments, settings, _output_format(n_best, align, as_json), policy)
+    job = TranslationJob(file, arguments, settings, _output_format(n_best, align, as_json), policy)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
     elif merge:
@@ -192,7 +192,7 @@ def _output_format(n_best: int, align: bool, as_json: bool) -> OutputFormat:
 
 
 def translate_to_file(
-    job: Job, output: Path, *, resume: bool, before_finish: Callable[[ResumableOutput], None] | None = None
+    job: TranslationJob, output: Path, *, resume: bool, before_finish: Callable[[ResumableOutput], None] | None = None
 ) -> None:
     """Translate into a file that survives an interruption; ``before_finish``: called before it gets its name."""
     from weft.translation.resumable_output import ResumableOutput
@@ -223,7 +223,7 @@ def translate_to_file(
 
 def _translate(
     model: Translator,
-    job: Job,
+    job: TranslationJob,
     stream: Iterator[str | BadLine | None],
     write: Callable[..., None],
     *,
@@ -252,7 +252,7 @@ def _translate(
 
 
 def format_window(
-    job: Job, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
+    job: TranslationJob, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
 ) -> tuple[list[Translation], str]:
     """The translations of the lines that are not skipped, and the output of all of them."""
     from weft.data.reading.lines import BadLine, display_name

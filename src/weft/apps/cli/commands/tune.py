@@ -121,7 +121,7 @@ class Reporter:
         """Candidates whose training has ended before its last step, since they no longer improved."""
 
     def __call__(self, events: Iterable[TuningEvent]) -> Iterator[TuningEvent]:
-        """The same events, shown."""
+        """Show the events and pass them on."""
         with self.doing:
             for event in events:
                 for line in self._lines(event):

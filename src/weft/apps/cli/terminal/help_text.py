@@ -1,4 +1,4 @@
-"""How the help of commands is written: whole summaries, examples that can be pasted, plain names of arguments."""
+"""The format of command help: whole summaries, examples that can be pasted, plain names of arguments."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HelpGroup(TyperGroup):
     """A group of commands with this help."""
 
     sections: Mapping[str, Sequence[str]] = {}
-    """The commands under their headings; those in none of them are listed as "Commands"."""
+    """The commands under their headings; all others are listed as "Commands"."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The first sentence of each command, wrapped rather than cut."""

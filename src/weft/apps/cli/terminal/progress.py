@@ -63,7 +63,7 @@ class ProgressReporter:
         """When the first updates were done, which take longer than others."""
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The same events, shown."""
+        """Show the events and pass them on."""
         from weft.training.events import Averaged, Diagnosis, Finished, Fitted, Skipped, Started, Step, Validation
 
         try:
@@ -210,7 +210,7 @@ def _scores(event: Validation | Averaged) -> str:
 
 
 def machine(device: str) -> str:
-    """What a run is computed on: ``2 CPU cores``, or the name of a GPU."""
+    """The hardware of a run: ``2 CPU cores``, or the name of a GPU."""
     import torch
 
     if device.startswith("cuda"):

@@ -1,4 +1,4 @@
-"""How commands end on SIGINT (Ctrl-C), SIGTERM and SIGHUP: one line on stderr, and the exit code 128 + signal.
+"""Handling of SIGINT (Ctrl-C), SIGTERM and SIGHUP: one line on stderr, and the exit code 128 + signal.
 
 Each becomes an exception, so that a command can clean up. Training first saves a checkpoint (training/interruption.py)
 and says how to continue.
@@ -63,7 +63,7 @@ def raise_on_signals() -> None:
 
 
 def end_on_signals() -> None:
-    """From now on another of these signals ends the process at once: it would interrupt the cleaning up at its end."""
+    """Let any further signal end the process immediately, so that it cannot interrupt the final cleanup."""
     for name in SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is _raise:

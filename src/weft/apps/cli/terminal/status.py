@@ -29,7 +29,7 @@ CLEAR = "\r\x1b[K"
 
 @contextmanager
 def showing_status(arguments: Sequence[str]) -> Iterator[None]:
-    """Show the activities of the block on stderr, where that is wanted; ``arguments``: of the command line."""
+    """Show the activities of the block on stderr, unless it is switched off; ``arguments``: the command line's."""
     stdout, stderr = sys.stdout, sys.stderr
     live = is_live(stderr)
     if not is_open(stderr) or not _is_wanted(arguments, live=live):
@@ -47,7 +47,7 @@ def showing_status(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _is_wanted(arguments: Sequence[str], *, live: bool) -> bool:
-    """Of several processes that train together, only the first worker shows what it does."""
+    """Whether to show the status: among training processes, only the first worker does."""
     launches = any(argument.startswith("--workers") for argument in arguments) and "RANK" not in os.environ
     if launches or os.environ.get("RANK", "0") != "0" or "WEFT_NO_PROGRESS" in os.environ:
         return False
@@ -64,7 +64,7 @@ def is_live(stream: TextIO | None) -> bool:
 
 
 class Status:
-    """Watches the activities and the output of a command in a thread of its own."""
+    """Watches the activities and the output of a command in a separate thread."""
 
     def __init__(self, stream: TextIO, *, live: bool) -> None:
         self.stream = stream

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_tensorboard(events: Iterator[Event], folder: Path) -> Iterator[Event]:
-    """The same events, also written to ``folder/tensorboard`` if the package is installed."""
+    """Pass the events on, and write them to ``folder/tensorboard`` if the package is installed."""
     writer_class = _import_writer()  # handled there: its ImportError must not precede the traceback of a later error
     return events if writer_class is None else _written(events, writer_class, folder)
 

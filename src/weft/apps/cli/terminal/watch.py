@@ -26,7 +26,7 @@ def check_watch() -> None:
 
 
 def with_watch(events: Iterator[Event], folder: Path) -> Iterator[Event]:
-    """The same events; from the first one on, a service shows the run, until training ends."""
+    """Pass the events on; from the first one until training ends, a service shows the run."""
     service: subprocess.Popen[bytes] | None = None
     try:
         for event in events:

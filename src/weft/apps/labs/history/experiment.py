@@ -25,7 +25,7 @@ class Condition(NamedTuple):
     key: str
     steps: int
     sentences: int
-    """Of the test set, of each length."""
+    """Test sentences per length."""
 
 
 OnResult = Callable[[Condition, int, dict[str, Any]], None]
@@ -42,7 +42,7 @@ def history(
 ) -> HistoryResult:
     """Train and measure every model with every seed.
 
-    ``steps``: updates of each training; ``sentences``: of the test set, of each length; ``models``: keys of those to
+    ``steps``: updates of each training; ``sentences``: test sentences per length; ``models``: keys of those to
     train. ``on_result`` is called with each result, in order.
     """
     for key in models:

@@ -12,7 +12,7 @@ from weft.apps.labs.verdicts import Verdict, above, judge
 from weft.evaluation.statistics import difference, t_interval
 
 Results = dict[str, list[dict[str, Any]]]
-"""What was measured, by model and seed."""
+"""Measurements by model and seed."""
 
 
 class JudgedClaim(NamedTuple):
@@ -54,7 +54,7 @@ def _bottleneck(results: Results) -> JudgedClaim:
 
 
 def _gains(results: Results, index: int) -> list[float]:
-    """Of attention at a length, by seed."""
+    """The gain of attention at a length, by seed."""
     pairs = zip(results["cho2014"], results["bahdanau2015"], strict=True)
     return [after["exact"][index] - before["exact"][index] for before, after in pairs]
 

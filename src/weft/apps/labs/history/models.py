@@ -15,7 +15,7 @@ class HistoricalModel(NamedTuple):
     name: str
     paper: str
     news: str
-    """What was new, in a paragraph."""
+    """The innovation, in a paragraph."""
     equations: tuple[str, ...]
     settings: dict[str, Any]
     """[model] of a recipe."""

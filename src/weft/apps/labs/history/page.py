@@ -87,7 +87,7 @@ def _header(result: HistoryResult) -> Html:
 
 
 def _model(result: HistoryResult, key: str) -> list[Content]:
-    """What was new, its equations, and its figures."""
+    """The section of a model: its innovation, equations and figures."""
     model: HistoricalModel = BY_KEY[key]
     error = result.error(key)
     figures: list[tuple[str, Content]] = [

@@ -1,4 +1,4 @@
-"""What the history found: numbers, charts and verdicts, as text, JSON and a page."""
+"""The results of the history: numbers, charts and verdicts, as text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HistoryResult:
     seeds: tuple[int, ...]
     steps: int
     sentences: int
-    """Of the test set, of each length."""
+    """Test sentences per length."""
     quick: bool = False
     environment: dict[str, str] = field(default_factory=environment)
 
@@ -73,7 +73,7 @@ class HistoryResult:
         return Table(header, rows, "Exact match by source length, and alignment error rate (AER), in percent")
 
     def speed_table(self) -> Table:
-        """How fast each model was trained; not reproducible."""
+        """The training speed of each model; not reproducible."""
         rows: list[Row] = [
             (BY_KEY[key].name, fmean(r["tokens"] / r["seconds"] for r in rows), fmean(r["seconds"] for r in rows))
             for key, rows in self.results.items()

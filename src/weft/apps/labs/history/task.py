@@ -17,7 +17,7 @@ LENGTHS = (4, 6, 8, 10, 12)
 """Lengths of test sources, in words; the last ones are longer than any in training."""
 LONGEST = LENGTHS.index(MAX_WORDS)
 SENTENCE = "he hit me with a pie"
-"""Whose attention is shown."""
+"""The sentence whose attention is shown."""
 MAX_PAIRS, PAIRS_PER_STEP = 12_000, 120
 """Training pairs; a short training has fewer, since it would not see more."""
 
@@ -47,7 +47,7 @@ def unseen_pairs(seed: int, sentences: int) -> list[weft.Pair]:
 
 
 def aligned_pairs(seed: int, sentences: int) -> list[weft.Pair]:
-    """Those that are no longer than the sentences of training: alignment is measured on what a model can translate."""
+    """Test pairs no longer than the training sentences: alignment is measured on what a model can translate."""
     return unseen_pairs(seed, sentences)[: sentences * (LONGEST + 1)]
 
 

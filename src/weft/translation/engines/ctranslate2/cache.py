@@ -5,9 +5,9 @@
 
 CACHE is `weft.files.cache_folder`. KEY is a hash of everything that an export depends on: the weights, the settings of
 the model, the sizes of the vocabularies, what outputs start with, the quantization, and the versions of weft and
-CTranslate2. Of a run folder, nothing but the weights and these settings determines what is loaded.
+CTranslate2. Nothing else in a run folder affects what is loaded.
 
-An entry appears in one rename, so several processes may use the cache at once. One that is damaged (its checksums do
+An entry appears in one rename, so several processes may share the cache. One that is damaged (its checksums do
 not match) or belongs to another user is not used; a damaged one is replaced. When an entry is added, those that were
 not used for the longest time are removed until the rest takes at most `MAX_BYTES`, except those used within the last
 hour, which a process may be about to read.
@@ -33,7 +33,7 @@ from weft.runs.weights import hash_tensors, model_tensors
 from weft.translation.engines.ctranslate2.export import FORMAT, write_model
 
 MAX_BYTES = 4 << 30
-"""What all entries together may take."""
+"""The most bytes of all entries together."""
 IN_USE_SECONDS = 3600
 """An entry that was used within this time is not removed."""
 CHECKSUMS = "checksums.json"

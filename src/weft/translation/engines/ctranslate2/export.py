@@ -1,10 +1,10 @@
 """A Transformer as a folder that CTranslate2 loads.
 
 The folder is complete in itself: model.bin, config.json and the vocabularies, which CTranslate2 reads; the recipe and
-the tokenizers of the run, which turn text into token ids and back; and weft.json, which says what was exported. Tokens
+the tokenizers of the run, which turn text into token ids and back; and weft.json, which describes the export. Tokens
 are named by their ids, "17", since a token's text may hold a line end or be spelled like a special token; the special
 tokens are <unk>, <s> and </s>. A source is given with its end token. A run whose outputs start with other tokens than
-<s>, such as a language, has no start token of its own in CTranslate2: they are the target prefix of every call.
+<s>, such as a language, has no start token in CTranslate2: they are the target prefix of every call.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ QUANTIZATIONS = (
 
 
 class ExportInfo(NamedTuple):
-    """What an exported folder says of itself."""
+    """The description of an exported folder."""
 
     source_vocabulary: int
     target_vocabulary: int

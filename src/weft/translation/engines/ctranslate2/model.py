@@ -93,7 +93,7 @@ class CTranslate2Model:
         seed: int | None = None,
         same_limit: bool = False,
     ) -> dict[int, list[Output]]:
-        """What CTranslate2 finds for some of the rows, in batches of sources of similar length.
+        """The outputs of CTranslate2 for some of the rows, in batches of sources of similar length.
 
         A batch has one maximum length, the largest of its rows'; ``same_limit``: only rows of the same one go together.
         """

@@ -142,7 +142,7 @@ def _beam_size(request: TranslationRequest) -> int:
 
 
 def _finished(request: TranslationRequest) -> int:
-    """How many finished hypotheses end the search of a row."""
+    """Number of finished hypotheses that end the search of a row."""
     if request.settings.kind != "beam":
         return request.n_best
     return max(request.settings.finish or _beam_size(request), request.n_best)
@@ -176,7 +176,7 @@ def _options(request: TranslationRequest) -> dict[str, Any]:
 
 
 def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> list[list[Output]]:
-    """What CTranslate2 finds for every row, each within its own maximum length."""
+    """The outputs of CTranslate2 for every row, each within its own maximum length."""
     indices, size, finished = range(len(rows.sources)), _beam_size(request), _finished(request)
     samples = request.settings.kind == "sample"
     seed = request.settings.seed if samples else None

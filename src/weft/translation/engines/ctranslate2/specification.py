@@ -84,7 +84,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None =
 
 
 def transformer_stacks(model: Seq2Seq) -> tuple[TransformerStack, TransformerStack]:
-    """Of the encoder and the decoder, which `unsupported_model` has found to be Transformers."""
+    """The stacks of encoder and decoder, which `unsupported_model` has found to be Transformers."""
     return cast(TransformerEncoder, model.encoder).stack, cast(TransformerDecoder, model.decoder).stack
 
 
@@ -151,7 +151,7 @@ def _distance_table(stack: TransformerStack, positions: int) -> tuple[np.ndarray
     """The position biases as T5 buckets (K, H), and the distance from which on the last bucket counts.
 
     Of K buckets a decoder has all for the past, an encoder half for each direction; the nearer half of those are for
-    one distance each. So with 2 · positions buckets per direction, every distance has one of its own.
+    one distance each. So with 2 · positions buckets per direction, every distance has its own.
     """
     if stack.settings.positions == "relative":
         biases: Any = stack.relative_bias
@@ -201,7 +201,7 @@ def _fill_zero_feed_forward(spec: Any, norm: nn.Module, *, width: int) -> None:
 
 
 def _fill_linears(spec: Any, *projections: nn.Linear) -> None:
-    """Of an attention: queries, keys and values in this order, in one matrix or in two, then the output."""
+    """Fill the projections of an attention: queries, keys and values, in one matrix or in two, then the output."""
     for linear, projection in zip(spec.linear, projections, strict=True):
         _fill_linear(linear, projection.weight, projection.bias)
 

@@ -10,7 +10,7 @@ from weft.recipe.search import irrelevant_settings
 from weft.text.specials import BEGIN, END
 
 STARTS = ((BEGIN,), (END,))
-"""What the decoder of a model may read before the first token of an output."""
+"""Decoder inputs before the first output token that are supported."""
 CPU_BATCH = 64
 """Sentences per batch on a CPU, where larger batches gain nothing."""
 Values = tuple[object, ...] | None
@@ -22,7 +22,7 @@ SUPPORTED: dict[str, dict[str, Values]] = {
 """For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
 LANGUAGES = {"source_language", "target_language"}
 OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"} | LANGUAGES
-"""Settings that are applied before or after the search, by whoever calls the engine."""
+"""Settings that are applied before or after the search, by the engine's caller."""
 
 
 def is_installed() -> bool:

@@ -1,4 +1,4 @@
-"""A lane of a model: a queue, and the loop that sends batches from it to the worker as soon as that is free."""
+"""The scheduler of a model: a queue, and the loop that sends batches to the worker whenever the worker is free."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from weft.apps.serve.models import ServedModel
 
 BESIDE = 0.1
-"""Of the time of a batch: how long a request waits for others if its batch is searched beside another one."""
+"""Fraction of a batch's time that a request waits for others while another batch is being searched."""
 MAX_ATTEMPTS = 2
-"""How often a job is sent to a worker: a job whose worker ends twice is not sent again."""
+"""Attempts per job: a job whose worker ends twice is not sent again."""
 
 
-class Lane:
-    """Jobs of one model that are searched in batches, one or a few of them at a time."""
+class Scheduler:
+    """Searches the queued jobs of one model in batches, one or a few concurrently."""
 
     def __init__(self, name: str, model: ServedModel, capacity: int) -> None:
         self.name = name
@@ -35,13 +35,13 @@ class Lane:
         self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
         self.admission = Admission(self.rates, capacity=capacity, max_wait=settings.max_wait)
         self.parallel = 1
-        """How many batches are searched at once."""
+        """Number of batches searched concurrently."""
         self.running: dict[int, Search] = {}
         """The batches that are being searched, by number."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def add(self, job: Job) -> None:
-        """A new job; `BusyError` if it is refused."""
+        """Queue a job; `BusyError` if it is refused."""
         self.admission.check(job, list(self.queue), list(self.running.values()), parallel=self.parallel)
         self.queue.add(job)
         self._count()
@@ -123,7 +123,7 @@ class Lane:
         return self.queue.waiting_cost(self.rates.cost, budget) >= budget
 
     def _patience(self, job: Job) -> float:
-        """How long a job may still wait for others: longer while another batch is searched, which is slowed down."""
+        """Seconds a job may still wait for others: longer while another batch runs, which a new one would slow down."""
         settings = self.model.settings
         longest = max(settings.batch_wait, BESIDE * settings.batch_seconds) if self.running else settings.batch_wait
         return job.arrived + longest - time.monotonic()
@@ -141,7 +141,7 @@ class Lane:
         else:
             op, payload = "translate", self._batch_payload(batch)
             self.model.metrics.observe(BATCH_ROWS, len(batch.items), model_name=self.model.name)
-        number, answer = worker.send({"op": op, "lane": self.name}, payload, on_event)
+        number, answer = worker.send({"op": op, "queue": self.name}, payload, on_event)
         self.running[number] = Search(batch, now, self._expected(batch))
         self._count()
         return number, answer
@@ -151,7 +151,7 @@ class Lane:
         return {**batch.items[0].job.payload, "texts": [item.job.rows[item.row] for item in batch.items]}
 
     def _expected(self, batch: Batch) -> float:
-        """How long a batch will take."""
+        """Expected seconds of a batch."""
         return self.rates.batch_time(batch.alone or batch.items[0].job, batch.cost)
 
     def _measure(self, batch: Batch, seconds: float) -> None:
@@ -180,14 +180,14 @@ class Lane:
         self._learn_token_lengths(batch, message)
 
     def _learn_token_lengths(self, batch: Batch, message: Message) -> None:
-        """How many tokens a character has, from one row: reading all of them would take too long."""
+        """Update the tokens per character from one row: parsing all of them would take too long."""
         text, body = batch.items[0].job.rows[batch.items[0].row], message.bodies[0]
         if len(text) > 8 and len(body) < 1 << 14 and body != b"null":
             tokens = len(json.loads(body)["source_tokens"])
             self.rates.tokens_per_character += 0.1 * (tokens / len(text) - self.rates.tokens_per_character)
 
     def _send_again(self, batch: Batch, worker: WorkerProcess | None) -> None:
-        """The worker has ended: each job once more, alone, since one of them may be the reason."""
+        """After the end of a worker, queue each of its jobs again, alone, since one of them may be the cause."""
         again = []
         for job in batch.jobs():
             if worker is not None and job.lost_worker is worker:
@@ -206,7 +206,7 @@ class Lane:
 
     def _count(self) -> None:
         metrics, name = self.model.metrics, self.model.name
-        lanes = self.model.lanes.values()
-        metrics.set(WAITING, sum(len(lane.queue) for lane in lanes), model_name=name)
-        running = sum(len(search.batch.jobs()) for lane in lanes for search in lane.running.values())
+        schedulers = self.model.schedulers.values()
+        metrics.set(WAITING, sum(len(scheduler.queue) for scheduler in schedulers), model_name=name)
+        running = sum(len(search.batch.jobs()) for scheduler in schedulers for search in scheduler.running.values())
         metrics.set(RUNNING, running, model_name=name)
