@@ -127,6 +127,7 @@ class Recipe(Settings):
                 yield "training.coverage_loss: this model has no attention to a source; set it to 0"
             if self.training.forcing != "teacher":
                 yield "training.coverage_loss: needs training.forcing = 'teacher'"
+        yield from self._distillation_contradictions()
         if self.model.copies and self.training.forcing != "teacher" and self.training.label_smoothing:
             yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
         if self.tokenizer.extend and self.training.start is None:
@@ -145,6 +146,20 @@ class Recipe(Settings):
                 yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
+
+    def _distillation_contradictions(self) -> Iterator[str]:
+        """A line for each setting that word-level distillation excludes."""
+        if not self.training.distillation:
+            return
+        excluded = {
+            f"training.loss = {self.training.loss!r}": self.training.loss != "cross_entropy",
+            f"training.forcing = {self.training.forcing!r}": self.training.forcing != "teacher",
+            f"training.coverage_loss = {self.training.coverage_loss:g}": self.training.coverage_loss > 0,
+            "model.copy = true": self.model.copies,
+            f"model.kind = {self.model.kind!r}": self.model.kind == "language_model",
+        }
+        for setting in (setting for setting, is_given in excluded.items() if is_given):
+            yield f"training.distillation: needs cross-entropy, teacher forcing and one vocabulary; not for {setting}"
 
     def _column_contradictions(self) -> Iterator[str]:
         """A line for each corpus that does not have the source columns of the model."""

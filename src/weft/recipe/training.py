@@ -74,6 +74,11 @@ class TrainingSettings(Settings):
     coverage_loss: float = Field(
         0.0, ge=0, description="weight of the loss for attending again to what was attended to before"
     )
+    distillation: Probability = Field(
+        0.0,
+        description="word-level distillation: weight of the cross-entropy against the distributions of a teacher, "
+        "which `weft distill` names",
+    )
     forcing: Literal["teacher", "scheduled", "free"] = Field(
         "teacher",
         description="decoder inputs: the reference (teacher forcing), scheduled sampling, or its own predictions",

@@ -25,6 +25,7 @@ from weft.recipe import TrainingSettings
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
+from weft.training.distillation import distillation_loss
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.optimizer import Rate, group_rate
@@ -42,6 +43,8 @@ class TrainingContext:
     workers: Workers = SINGLE_PROCESS
     begin: int = BEGIN
     """What the decoder reads first."""
+    teacher: Model | None = None
+    """The frozen model whose distributions training.distillation weighs."""
 
 
 class UpdateStatistics(NamedTuple):
@@ -100,6 +103,15 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling_probability: float) -> Loss:
     """The loss of a batch under the settings of a recipe."""
     settings = context.settings
+    if context.teacher is not None and settings.distillation:
+        return distillation_loss(
+            model,
+            context.teacher,
+            batch,
+            weight=settings.distillation,
+            smoothing=settings.label_smoothing,
+            begin=context.begin,
+        )
     return batch_loss(
         model,
         batch,
