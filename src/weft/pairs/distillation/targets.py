@@ -99,7 +99,6 @@ def _translated(
         windows = search.windows(stream, large=model.pipeline.overlaps())
         for window, results in search.translate(model, windows):
             yield [line for line in window if isinstance(line, str)], results
-            translating.done += len(window)
 
 
 def _outputs(waiting: deque[Item], results: Sequence[Translation | DataError]) -> Iterator[tuple[Item, list[str]]]:
