@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.apps.cli.arguments import AcceptNewData, Changes, Device, Search, check_runs
-from weft.apps.cli.commands.train import Evaluate, outcome_lines
+from weft.apps.cli.commands.train import outcome_lines
 from weft.apps.cli.terminal.signals import exit_code
 from weft.errors import plural
 
 if TYPE_CHECKING:
     from weft.pairs.distillation.corpora import TargetsWritten
+    from weft.training.train import Events
 
 TeacherRuns = Annotated[
     list[Path],
@@ -72,7 +73,9 @@ def command(
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beam size of the teacher.")] = None,
     monolingual: Monolingual = None,
     minutes: Annotated[float | None, typer.Option("--minutes", help="Time limit for all of it.")] = None,
-    evaluate: Evaluate = True,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate/--no-evaluate", help="Evaluate on the test set at the end, if there is one.")
+    ] = True,
     accept_new_data: AcceptNewData = False,
     device: Device = "auto",
 ) -> None:
@@ -82,11 +85,7 @@ def command(
     The same command continues whatever was interrupted. With the teacher's own recipe (--student same) and monolingual
     sources this is self-training. See docs/distillation.md.
     """
-    from weft.apps.cli.terminal.progress import ProgressReporter
-    from weft.pairs.distillation.corpora import TargetsWritten
     from weft.pairs.distillation.distill import distill
-    from weft.pairs.train import Evaluated
-    from weft.training.events import Started
 
     check_runs(*teachers)
     settings = {name: value for name, value in (("kind", search), ("size", beam)) if value is not None}
@@ -104,24 +103,34 @@ def command(
         search=settings,
         monolingual=monolingual or [],
         minutes=minutes,
-        evaluate=evaluate is not False,
+        evaluate=evaluate,
         device=device,
         accept_new_data=accept_new_data,
     )
-    folder = ""
     try:
-        with closing(events):
-            for event in ProgressReporter()(events):
-                if isinstance(event, TargetsWritten):
-                    typer.echo(targets_line(event), err=True)
-                elif isinstance(event, Started):
-                    folder = event.path
-                elif isinstance(event, Evaluated):
-                    typer.echo("\n".join([*outcome_lines(event.outcome), ""]))
+        typer.echo(_show(events))
     except KeyboardInterrupt as interruption:
         typer.echo("weft: interrupted; the same command continues", err=True)
         raise typer.Exit(exit_code(interruption)) from None
-    typer.echo(folder)
+
+
+def _show(events: Events) -> str:
+    """Show the events as they come; returns the run folder."""
+    from weft.apps.cli.terminal.progress import ProgressReporter
+    from weft.pairs.distillation.corpora import TargetsWritten
+    from weft.pairs.train import Evaluated
+    from weft.training.events import Started
+
+    folder = ""
+    with closing(events):
+        for event in ProgressReporter()(events):
+            if isinstance(event, TargetsWritten):
+                typer.echo(targets_line(event), err=True)
+            elif isinstance(event, Started):
+                folder = event.path
+            elif isinstance(event, Evaluated):
+                typer.echo("\n".join([*outcome_lines(event.outcome), ""]))
+    return folder
 
 
 def targets_line(event: TargetsWritten) -> str:
