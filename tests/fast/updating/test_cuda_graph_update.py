@@ -222,6 +222,7 @@ class TestWhatCanBeCaptured:
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
+            ({}, {"distillation": 0.5}, False),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
             ({"kind": "prefix_lm"}, {}, True),
             ({"kind": "language_model"}, {}, True),

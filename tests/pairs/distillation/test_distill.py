@@ -239,12 +239,17 @@ def test_bad_options(teacher: Path) -> None:
         run(weft.distill(teacher, out="taken"))
 
 
-def test_a_strangers_run_names_no_files_to_read(teacher: Path) -> None:
+@pytest.mark.parametrize("method", ["sequence", "word"])
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_strangers_run_names_no_files_to_read(teacher: Path, split: str, method: str) -> None:
     """The pairs that a teacher's recipe names are read only if the teacher was trained with them."""
     shutil.copytree(teacher, "stranger")
     Path("secret.tsv").write_text("a\tb\n", "utf-8")
-    recipe = Path("stranger/recipe.toml")
-    text = recipe.read_text("utf-8").replace('train = "copy"', f'train = "{Path("secret.tsv").resolve()}"')
-    recipe.write_text(text, "utf-8")
+    recipe, secret = Path("stranger/recipe.toml"), Path("secret.tsv").resolve()
+    named = f'train = "{secret}"' if split == "train" else f'train = "copy"\nvalid = "{secret}"'
+    recipe.write_text(recipe.read_text("utf-8").replace('train = "copy"', named), "utf-8")
     with pytest.raises(DataError, match=r"secret\.tsv: the recipe of stranger names it"):
-        run(weft.distill("stranger", out="student"))
+        run(weft.distill("stranger", out="student", method=method))
+    assert not Path("student.distillation").exists()
+    events = weft.distill("stranger", out="student", method=method, changes=SHORT, accept_new_data=True)
+    assert isinstance(next(events), Event)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.data.preparation import has_corpus
+from weft.data.preparation import find_corpora, has_corpus
 from weft.data.preparation.recorded_files import record_data_files
 from weft.errors import DataError, RecipeError, option
 from weft.files import read_json, save_text
@@ -29,12 +29,12 @@ from weft.pairs.source import GivenPairs, as_source
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import fit_run
 from weft.pairs.train import PlannedRun, annotated, evaluated
-from weft.recipe import load_recipe, parse_change
+from weft.recipe import Recipe, load_recipe, parse_change
 from weft.recipe.files import find_recipe, read_tree
 from weft.runs.data_record import FileFingerprint
 from weft.runs.layout import RunFolder
 from weft.training import train as core
-from weft.training.events import Started
+from weft.training.events import Event, Started
 from weft.training.train import CHANGEABLE, Events, TrainingOptions
 
 RECORD = "distillation.json"
@@ -130,8 +130,12 @@ class DistillationRequest(NamedTuple):
             recipe = recipe.model_copy(update={"summary": f"Distilled from {teachers} ({method.describe()})."})
         if data is None and not accept_new_data:
             recipe = recipe.of_run(teachers.folders[0])
-        check_student(teachers, made._replace(recipe=recipe))
-        return made._replace(recipe=recipe)
+        made = made._replace(recipe=recipe)
+        check_student(teachers, made)
+        for split in ("train", "valid", "test"):
+            if has_corpus(recipe, split):
+                find_corpora(recipe, split)  # files that the teacher was not trained with are refused
+        return made
 
     def record(self, student: Student) -> dict[str, Any]:
         """What the student is made of; a call that continues another one has the same."""
@@ -208,14 +212,21 @@ def _distill(request: DistillationRequest, student: Student, folder: Path, *, mi
     if resume:
         recipe = load_recipe(folder / "recipe.toml", [change for change in request.changes if is_changeable(change)])
     else:
-        teacher = cache(request.teachers.translator)
-        made_by = {name: record[name] for name in ("weights", "method", "n_best", "search")}
-        corpora = DistilledCorpora(student.recipe, request.method, request.monolingual, work, teacher, made_by)
-        data = yield from corpora.write()
-        recipe = student.recipe.model_copy(update={"data": data})
-        if not student.has_own_tokenizer:
-            recipe = recipe.model_copy(update={"tokenizer": request.teachers.save_tokenizers(recipe.tokenizer, work)})
+        recipe = yield from _write_data(request, student, work, record)
     yield from _train(request, student, PlannedRun(recipe, folder, resume), minutes=minutes, evaluate=evaluate)
+
+
+def _write_data(
+    request: DistillationRequest, student: Student, work: Path, record: Mapping[str, Any]
+) -> Generator[Event, None, Recipe]:
+    """Write the training data; returns the recipe of the student. The teacher that has translated is not kept."""
+    teacher = cache(request.teachers.translator)
+    made_by = {name: record[name] for name in ("weights", "method", "n_best", "search")}
+    corpora = DistilledCorpora(student.recipe, request.method, request.monolingual, work, teacher, made_by)
+    recipe = student.recipe.model_copy(update={"data": (yield from corpora.write())})
+    if student.has_own_tokenizer:
+        return recipe
+    return recipe.model_copy(update={"tokenizer": request.teachers.save_tokenizers(recipe.tokenizer, work)})
 
 
 def _train(request: DistillationRequest, student: Student, run: PlannedRun, *, minutes: Any, evaluate: bool) -> Events:
