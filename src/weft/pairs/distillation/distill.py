@@ -162,7 +162,7 @@ def pairs_of(data: GivenPairs, folder: Path) -> dict[str, Any]:
     none = {"valid": "none", "test": "none", "holdout": {}, "prepared": "none", "options": {}}
     source = as_source(data, None, None)
     if source is None:
-        named = read_tree(find_recipe(str(data)))["data"]
+        named = read_tree(find_recipe(str(data))).get("data", {})
         return {**none, "folder": str(Path.cwd()), **named}
     if source.argument.name == "-" and source.pairs is None:
         raise DataError(f"{option('data', '-')}: standard input cannot be read again; give a file")
