@@ -217,12 +217,14 @@ def test_teachers_of_two_vocabularies(teacher: Path, tiny: Any) -> None:
 
 
 def test_bad_options(teacher: Path) -> None:
+    Path("no-pairs.toml").write_text("[model]\nembedding = 8\n", "utf-8")
     for options, error, message in [
         ({"student": "huge"}, RecipeError, r"student='huge': unknown student; choose one of same, small"),
         ({"method": "words"}, RecipeError, r"method='words': unknown method; did you mean 'word'\?"),
         ({"student": "tiny", "recipe": "grammar"}, RecipeError, "student='tiny': the student is that of recipe="),
         ({"monolingual": "missing.txt"}, DataError, r"missing\.txt: no such file; expected monolingual text"),
         ({"data": "missing.tsv"}, DataError, r"missing\.tsv: no such file"),
+        ({"data": "no-pairs.toml"}, RecipeError, r"data='no-pairs.toml': the recipe names no pairs \(data\.train\)"),
         ({"data": "-"}, DataError, "data='-': standard input cannot be read again"),
         ({"changes": ["data.train=x.tsv"]}, RecipeError, r"--set data\.train: the student's pairs are those of data"),
         ({"changes": ["model.kind=language_model"]}, RecipeError, "model.kind: 'language_model' has no sources"),

@@ -163,6 +163,8 @@ def pairs_of(data: GivenPairs, folder: Path) -> dict[str, Any]:
     source = as_source(data, None, None)
     if source is None:
         named = read_tree(find_recipe(str(data))).get("data", {})
+        if "train" not in named:
+            raise RecipeError(f"{option('data', data)}: the recipe names no pairs (data.train)")
         return {**none, "folder": str(Path.cwd()), **named}
     if source.argument.name == "-" and source.pairs is None:
         raise DataError(f"{option('data', '-')}: standard input cannot be read again; give a file")
