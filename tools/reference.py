@@ -78,6 +78,8 @@ IN_MODULES = (
     "weft.translation.results.CopiedTokens",
     "weft.training.events",
     "weft.pairs.train.Evaluated",
+    "weft.pairs.distillation.corpora.TargetsWritten",
+    "weft.pairs.distillation.targets.WrittenOutputs",
     "weft.evaluation.summary.summarize",
     "weft.data.preparation.prepare.prepare",
     "weft.models.interface.Model",

@@ -20,6 +20,8 @@ Functions
     train(recipe, folder)        train a model into a run folder, from a recipe or on pairs; an iterator of events
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
+    distill(run, out=folder)     train a student on what a run, or an ensemble of runs, knows; an iterator of events
+    back_translate(run, file, out)   training pairs from monolingual targets and a run of the reverse direction
     tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
     compare(run, run)            runs on the same test set, with tests of the differences, as a Comparison
     report(run)                  all about a run on one HTML page, as a RunReport
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from weft.errors import WeftError
     from weft.evaluation.comparison import Comparison, compare
     from weft.evaluation.evaluate import Evaluation, evaluate
+    from weft.pairs.distillation.back_translation import back_translate
+    from weft.pairs.distillation.distill import distill
     from weft.pairs.recommendation.recommend import Recommendation, recommend
     from weft.pairs.train import train
     from weft.recipe import Recipe, load_recipe, make_recipe
@@ -79,7 +83,9 @@ __all__ = [
     "Translation",
     "Translator",
     "WeftError",
+    "back_translate",
     "compare",
+    "distill",
     "evaluate",
     "labs",
     "load",
@@ -96,6 +102,8 @@ _MODULES = {
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
     "train": "weft.pairs.train",
+    "distill": "weft.pairs.distillation.distill",
+    "back_translate": "weft.pairs.distillation.back_translation",
     "recommend": "weft.pairs.recommendation.recommend",
     "Recommendation": "weft.pairs.recommendation.recommend",
     "tune": "weft.apps.tuning.tune",

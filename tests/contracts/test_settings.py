@@ -277,6 +277,7 @@ ELSEWHERE = {
     "training.lora.dropout": "tests/models/test_lora.py",
     "training.lora.targets": "tests/models/test_lora.py",
     "training.lora.name": "tests/training/test_train_adapters.py",
+    "training.distillation": "tests/training/test_distillation.py",
     "training.start": "tests/training/test_train_start.py",
     "training.device": "of hardware",
     "training.precision": "of hardware: tests/training/test_update_precision.py",

@@ -127,6 +127,7 @@ class Recipe(Settings):
                 yield "training.coverage_loss: this model has no attention to a source; set it to 0"
             if self.training.forcing != "teacher":
                 yield "training.coverage_loss: needs training.forcing = 'teacher'"
+        yield from self._distillation_contradictions()
         if self.model.copies and self.training.forcing != "teacher" and self.training.label_smoothing:
             yield "training.label_smoothing: with model.copy it needs training.forcing = 'teacher'; set it to 0"
         yield from self._regularization_contradictions()
@@ -173,6 +174,21 @@ class Recipe(Settings):
         names = ("embedding_dropout", "residual_dropout", "attention_dropout", "activation_dropout")
         stacks = (self.model.encoder, self.model.decoder)
         return bool(self.training.lora.dropout) or any(getattr(stack, name, 0) for stack in stacks for name in names)
+
+    def _distillation_contradictions(self) -> Iterator[str]:
+        """A line for each setting that word-level distillation excludes."""
+        if not self.training.distillation:
+            return
+        excluded = {
+            f"training.loss = {self.training.loss!r}": self.training.loss != "cross_entropy",
+            f"training.forcing = {self.training.forcing!r}": self.training.forcing != "teacher",
+            f"training.coverage_loss = {self.training.coverage_loss:g}": self.training.coverage_loss > 0,
+            f"training.consistency = {self.training.consistency:g}": self.training.consistency > 0,
+            "model.copy = true": self.model.copies,
+            f"model.kind = {self.model.kind!r}": self.model.kind == "language_model",
+        }
+        for setting in (setting for setting, is_given in excluded.items() if is_given):
+            yield f"training.distillation: needs cross-entropy, teacher forcing and one vocabulary; not for {setting}"
 
     def _column_contradictions(self) -> Iterator[str]:
         """A line for each corpus that does not have the source columns of the model."""

@@ -87,6 +87,11 @@ class TrainingSettings(Settings):
     word_dropout: Share = Field(
         0.0, description="probability that a source token is replaced by the unknown token, drawn anew in every epoch"
     )
+    distillation: Probability = Field(
+        0.0,
+        description="word-level distillation: weight of the cross-entropy against the distributions of a teacher, "
+        "which `weft distill` names",
+    )
     forcing: Literal["teacher", "scheduled", "free"] = Field(
         "teacher",
         description="decoder inputs: the reference (teacher forcing), scheduled sampling, or its own predictions",

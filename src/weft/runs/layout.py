@@ -12,6 +12,7 @@
     fingerprints.bin         hashes of the training pairs (`weft.data.store.fingerprints`)
     data_files.json          fingerprints of the data files (data_record.py)
     examples.json            some sources, for the page of a service (examples.py)
+    distillation.json        of a student: its teachers (`weft.pairs.distillation`)
     log.jsonl                one line per event
     metrics.json, README.md  the result, for programs and for people
 

@@ -46,6 +46,7 @@ from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import Tensors
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.diagnostics import Diagnostics
+from weft.training.distillation import check_teacher, freeze_teacher
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
@@ -93,6 +94,7 @@ class NewRun(NamedTuple):
     prepared: PreparedCorpus
     validation_pairs: list[Pair] | None
     device: torch.device
+    teacher: Model | None = None
 
 
 class FittedRun(NamedTuple):
@@ -114,11 +116,16 @@ class TrainingOptions(NamedTuple):
     fit: Callable[[NewRun], FittedRun] | None = None
     """Called once the data and the model of a new run exist; it may change settings of [training]."""
     accept_new_data: bool = False
+    teacher: Model | None = None
+    """For training.distillation; its vocabularies are those of the run. No recipe names one."""
+    tokenizers: Tokenizers | None = None
+    """Of a new run, in place of those that its recipe names or that are learned."""
 
 
 def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions) -> Events:
     """`train` with options of every kind."""
     _check_recipe(recipe)
+    check_teacher(recipe, options.teacher)
     recipe = recipe.accepting_new_data()  # to train on the data of a recipe is to ask for them
     folder = RunFolder(out or Path("runs") / recipe.name)
     workers = options.workers
@@ -150,7 +157,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
     prepared = prepare(
         recipe,
-        tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else None,
+        tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else options.tokenizers,
         start=() if start is None else start.tokenizer_paths(),
         transforms=options.transforms,
     )
@@ -164,14 +171,15 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
         initialize(model, start)
         initialize_languages(model, prepared.tokenizers, recipe.tokenizer.new_languages)
     base = prepare_weights(model, recipe, folder if resume else None)
+    teacher = None if options.teacher is None else freeze_teacher(options.teacher, device)
     fitted: FittedRun | None = None
     if options.fit is not None:
-        fitted = options.fit(NewRun(recipe, model, prepared, validation_pairs, device))
+        fitted = options.fit(NewRun(recipe, model, prepared, validation_pairs, device, teacher))
         recipe = fitted.recipe
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
     begin = prepared.tokenizers.frame.begin
     protected = protected_ids(prepared.tokenizers, recipe.tokenizer.symbols) if recipe.training.word_dropout else ()
-    context = TrainingContext(recipe.training, recipe.seed, device, workers, begin, frozenset(protected))
+    context = TrainingContext(recipe.training, recipe.seed, device, workers, begin, frozenset(protected), teacher)
     deadline = math.inf if fitted is None else fitted.deadline
     trainer = Trainer(model, prepared.data, context, folder=folder, validate=validation, deadline=deadline)
     if resume:

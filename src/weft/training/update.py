@@ -27,6 +27,7 @@ from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
 from weft.training.consistency import consistency_loss
+from weft.training.distillation import distillation_loss
 from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.optimizer import Rate, group_rate
@@ -46,6 +47,8 @@ class TrainingContext:
     """What the decoder reads first."""
     protected_ids: frozenset[int] = SPECIAL_IDS
     """Source ids that word dropout never replaces."""
+    teacher: Model | None = None
+    """The frozen model whose distributions training.distillation weighs."""
 
 
 class UpdateStatistics(NamedTuple):
@@ -107,6 +110,15 @@ def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling
     if settings.consistency:
         inputs = batch.target.shifted(context.begin)
         return consistency_loss(model, batch.source, inputs, batch.target.values, settings)
+    if context.teacher is not None and settings.distillation:
+        return distillation_loss(
+            model,
+            context.teacher,
+            batch,
+            weight=settings.distillation,
+            smoothing=settings.label_smoothing,
+            begin=context.begin,
+        )
     return batch_loss(
         model,
         batch,

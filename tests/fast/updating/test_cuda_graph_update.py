@@ -224,6 +224,7 @@ class TestWhatCanBeCaptured:
             ({}, {"forcing": "free"}, False),
             ({}, {"consistency": 5.0}, False),
             ({}, {"ema": 0.99, "word_dropout": 0.1, "choose": "last"}, True),
+            ({}, {"distillation": 0.5}, False),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
             ({"kind": "prefix_lm"}, {}, True),
             ({"kind": "language_model"}, {}, True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,19 @@ def train(kind: type[PlainUpdate], model: Model, batches: list[Batch], steps: in
     torch.manual_seed(2)
     step = StepBatches.of(batches)
     return [update(step, learning_rate=0.1, sampling_probability=0.0).statistics() for _ in range(steps)]
+
+
+@both
+def test_equals_the_plain_update_with_a_teacher(name: str) -> None:
+    results = []
+    for kind in (PlainUpdate, ThreadedUpdate):
+        model, teacher = build(name), build("lstm").eval()
+        used = dataclasses.replace(context(distillation=0.5), teacher=teacher)
+        update = make(kind, model, used)(StepBatches.of([BATCH]), learning_rate=0.1, sampling_probability=0.0)
+        results.append((update.statistics(), dict(model.named_parameters())))
+    (expected, plain), (found, threaded) = results
+    assert found == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(threaded, plain)
 
 
 @both

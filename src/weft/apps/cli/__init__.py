@@ -28,6 +28,13 @@ SECTIONS = {
             "weft data generate dates --out dates.tsv && weft train dates.tsv --minutes 5",
         ),
         "tune": LazyCommand("weft.apps.cli.commands.tune:command", "weft tune grammar --minutes 20 --out runs/search"),
+        "distill": LazyCommand(
+            "weft.apps.cli.commands.distill:command", "weft distill runs/try --student tiny --out runs/student"
+        ),
+        "back-translate": LazyCommand(
+            "weft.apps.cli.commands.back_translate:command",
+            "weft back-translate runs/fr-en french.txt --out pairs.tsv --tag '<bt>'",
+        ),
         "translate": LazyCommand(
             "weft.apps.cli.commands.translate:command", "echo 'he hit me with a pie' | weft translate runs/try"
         ),

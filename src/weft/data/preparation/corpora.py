@@ -228,34 +228,50 @@ def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = No
     ``row_errors`` counts the rows that data.bad_rows and data.blank_rows skip, and those too long to be tokenized, by
     the kind of error.
     """
-    reads_sources = recipe.source_role != "none"
     counts = Counter[str]() if row_errors is None else row_errors
-    for name, corpus, settings in find_corpora(recipe, split):
-        pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
-        what = f"looking for held-out pairs ({split}) in" if isinstance(corpus, CorpusPart) else "reading"
-        with activity(f"{what} {name}", "pairs") as reading:
-            for block in corpus.blocks():
-                numbers: list[int] = []
-                pairs: list[Pair] = []
-                for number, row in block.rows():
-                    if isinstance(row, RowError):
-                        skip_row(recipe, row, counts)
-                    else:
-                        numbers.append(number)
-                        pairs.append(row)
-                try:
-                    outcome = pipeline.run(pairs)
-                except StepError as error:
-                    raise located(error, [block]) from None
-                for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
-                    if is_blank(pair, sources=reads_sources):
-                        where = f"{block.name}:{numbers[index]}"
-                        skip_row(recipe, blank_error(pair, where, sources=reads_sources), counts)
-                    elif is_oversized(pair):
-                        counts[LENGTH_KIND] += 1
-                    else:
-                        yield pair
-                reading.done += len(pairs)
+    for entry in find_corpora(recipe, split):
+        for read in read_entry(recipe, entry, counts):
+            yield read.seen
+
+
+class ReadPair(NamedTuple):
+    """A pair of a corpus."""
+
+    stored: Pair
+    """As it is in the corpus."""
+    seen: Pair
+    """As a model sees it, with the pipeline and the tag applied."""
+
+
+def read_entry(recipe: Recipe, entry: CorpusEntry, row_errors: Counter[str]) -> Iterator[ReadPair]:
+    """The pairs of one corpus; see `read_corpus`."""
+    name, corpus, settings = entry
+    reads_sources = recipe.source_role != "none"
+    pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
+    what = f"looking for held-out pairs ({corpus.part}) in" if isinstance(corpus, CorpusPart) else "reading"
+    with activity(f"{what} {name}", "pairs") as reading:
+        for block in corpus.blocks():
+            numbers: list[int] = []
+            pairs: list[Pair] = []
+            for number, row in block.rows():
+                if isinstance(row, RowError):
+                    skip_row(recipe, row, row_errors)
+                else:
+                    numbers.append(number)
+                    pairs.append(row)
+            try:
+                outcome = pipeline.run(pairs)
+            except StepError as error:
+                raise located(error, [block]) from None
+            for index, pair in zip(outcome.rows, outcome.pairs, strict=True):
+                if is_blank(pair, sources=reads_sources):
+                    where = f"{block.name}:{numbers[index]}"
+                    skip_row(recipe, blank_error(pair, where, sources=reads_sources), row_errors)
+                elif is_oversized(pair):
+                    row_errors[LENGTH_KIND] += 1
+                else:
+                    yield ReadPair(pairs[index], pair)
+            reading.done += len(pairs)
 
 
 def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:

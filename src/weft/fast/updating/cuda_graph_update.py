@@ -62,7 +62,7 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    if settings.consistency:
+    if settings.consistency or settings.distillation:  # a teacher's forward pass has shapes of its own
         return False
     has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
     return has_loss and architecture_of(model).fixed_shapes

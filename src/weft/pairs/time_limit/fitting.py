@@ -25,13 +25,14 @@ LOADING_SECONDS = 2.0
 
 def fit_run(run: NewRun, limit: TimeLimit) -> FittedRun:
     """The recipe of a run with settings that fit into the limit."""
-    recipe, model, prepared, validation_pairs, device = run
+    recipe, model, prepared, validation_pairs, device, teacher = run
     settings = decide_compilation(recipe.training, model, device, limit.remaining())
     recipe = recipe.model_copy(update={"training": settings})
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
     shortest, longest = MEASURED_SECONDS
     seconds = min(max(MEASURED_SHARE * 60 * limit.minutes, shortest), longest)
-    measured = Measured(model, prepared.data, TrainingContext(settings, recipe.seed, device), validation)
+    context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
+    measured = Measured(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
     speed = measure(measured, seconds=seconds, translates=translates)
     sentences = None if validation is None else 0 if validation.metric == "loss" else len(validation.items.sources)
