@@ -135,18 +135,23 @@ class Recipe(Settings):
             yield "tokenizer.extend: there is no tokenizer to extend; start from a run (--from RUN)"
         if self.tokenizer.new_languages and self.training.start is None:
             yield "tokenizer.new_languages: there is no tokenizer to add languages to; start from a run (--from RUN)"
-        if self.training.lora.rank:
-            if self.training.start is None:
-                yield "training.lora: adapters are trained on the weights of another run; start from one (--from RUN)"
-            if self.tokenizer.new_languages or self.tokenizer.extend:
-                name = "extend" if self.tokenizer.extend else "new_languages"
-                yield f"tokenizer.{name}: adapters do not train the embeddings of new tokens; leave out training.lora"
-            if self.training.freeze:
-                yield "training.freeze: with training.lora, only adapters are trained; leave it out"
-            if self.training.shard != "none":
-                yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
+        yield from self._adapter_contradictions()
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
+
+    def _adapter_contradictions(self) -> Iterator[str]:
+        """A line for each setting that training.lora excludes."""
+        if not self.training.lora.rank:
+            return
+        if self.training.start is None:
+            yield "training.lora: adapters are trained on the weights of another run; start from one (--from RUN)"
+        if self.tokenizer.new_languages or self.tokenizer.extend:
+            name = "extend" if self.tokenizer.extend else "new_languages"
+            yield f"tokenizer.{name}: adapters do not train the embeddings of new tokens; leave out training.lora"
+        if self.training.freeze:
+            yield "training.freeze: with training.lora, only adapters are trained; leave it out"
+        if self.training.shard != "none":
+            yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
 
     def _regularization_contradictions(self) -> Iterator[str]:
         """A line for each setting of regularization that does not fit the model or the training."""

@@ -162,9 +162,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
         transforms=options.transforms,
     )
     dropped = _dropped(recipe, (counts.dropped for counts in prepared.counts))
-    if not prepared.pairs:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
-        raise DataError(f"data.train: no pair is left to train on ({reasons})")
+    _check_pairs(prepared.pairs, dropped)
     model = build_initial_model(recipe, prepared.tokenizers, device) if options.model is None else options.model
     _check_output_layer(model, recipe.training.loss)
     if start is not None:
@@ -214,6 +212,13 @@ def build_initial_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.de
     )
     set_copy_table(model, recipe.model, tokenizers)
     return model
+
+
+def _check_pairs(pairs: int, dropped: dict[str, int]) -> None:
+    """Fail if there is nothing to train on."""
+    if not pairs:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items()) or "there were none"
+        raise DataError(f"data.train: no pair is left to train on ({reasons})")
 
 
 def _check_output_layer(model: Model, loss: str) -> None:
