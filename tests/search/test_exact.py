@@ -30,9 +30,8 @@ from weft.search.exact import (
     exhaustive_search,
 )
 from weft.search.interface import Hypothesis, SearchRequest
-from weft.search.loop import ObservedLoop, StepLoop
+from weft.search.loop import ObservedLoop, SearchState, StepLoop
 from weft.search.ranking import Ranking, coverage_score
-from weft.search.state import SearchState
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=15)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from weft.attention.records import ReturnAttention
+from weft.attention.ragged_attention import ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.models.build import build_model
 from weft.models.interface import HasTargetLogProbabilities, TargetLogProbabilities, alignment_weights

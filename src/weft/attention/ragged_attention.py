@@ -3,25 +3,64 @@
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
 Queries, keys and values are stored end to end (N, H, D). They are padded, the equation is computed as written, and the
-padding is removed again; only weights that are returned stay padded.
+padding is removed again; only weights that are returned (`return_attention`) stay padded, as `AttentionRecords`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.joined_layout import join_layouts
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.records import AttentionRecorder
-from weft.ragged import Layout, Ragged, additive_mask
+from weft.ragged import CapturableLayout, DeviceLayout, FixedLayout, Layout, Ragged, additive_mask
 from weft.runtime.replaceable import replaceable
+
+ReturnAttention = bool | Literal["alignment"]
+"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
+are the word alignment, which are all that `weft.models.interface.alignment_weights` needs."""
+
+
+class AttentionRecord(NamedTuple):
+    """The weights of all heads of one attention of a model."""
+
+    kind: str
+    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source),
+    "copy" (over the source, by which a Transformer copies) or "history" (of a recurrent language model over its
+    previous states)."""
+    layer: int
+    """From 0."""
+    weights_BHTS: Tensor
+    alignment_heads: tuple[int, ...] | None = None
+    """The heads used as the word alignment; None: not specified."""
+
+
+AttentionRecorder = Callable[[str, Tensor], None]
+"""Called with the kind and the weights (B, H, T, S) of each attention of one layer."""
+
+
+class AttentionRecords(list[AttentionRecord]):
+    """The attention weights that a stack returns."""
+
+    def __init__(
+        self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None
+    ) -> None:
+        """``alignment``: the heads that are the word alignment, by layer (None: all of them); none in an encoder."""
+        super().__init__()
+        self.return_attention = return_attention
+        self.alignment = alignment or {}
+
+    def recorder(self, layer: int) -> AttentionRecorder | None:
+        """What records the weights of a layer; None if they are not to be returned."""
+        if self.return_attention is True or (self.return_attention and layer in self.alignment):
+            heads = self.alignment.get(layer)
+            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))
+        return None
 
 
 class AttentionPattern(Protocol):
@@ -172,3 +211,20 @@ class PrefixAttention:
             )
         )
         return torch.cat(outputs)
+
+
+def join_layouts(first: Layout, second: Layout) -> Layout:
+    """Each row of the first layout, followed by that of the second: the source and the target of a prefix LM."""
+    if isinstance(first, FixedLayout) or isinstance(second, FixedLayout):
+        return JoinedLayout(first, second)
+    return Layout(first.lengths + second.lengths, first.device)
+
+
+class JoinedLayout(CapturableLayout, DeviceLayout):
+    """A joined layout for updates that are replayed as CUDA graphs. ``longest`` is a bound."""
+
+    def __init__(self, first: Layout, second: Layout) -> None:
+        self.device = first.device
+        self.rows, self.total = first.rows, first.total + second.total
+        self.longest = first.longest + second.longest
+        self.device_lengths = first.device_lengths + second.device_lengths

@@ -19,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, nearest
 from weft.models.architecture import Architecture, architecture_of
 from weft.models.interface import (

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.layers import Output
 from weft.ragged import Layout, Ragged
 

@@ -12,9 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.joined_layout import join_layouts
-from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
-from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecords,
+    PrefixAttention,
+    RaggedAttention,
+    ReturnAttention,
+    join_layouts,
+    patterns_by_layer,
+)
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import Architecture
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize

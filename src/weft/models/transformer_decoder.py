@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.edits import AttentionRole
-from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
-from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecords, RaggedAttention, ReturnAttention, patterns_by_layer
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture
 from weft.models.encoders import Encoded

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from weft.attention.normalizers import entmax15
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
 from weft.models.interface import (

@@ -32,7 +32,6 @@ from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model
-from weft.models.device import choose_device
 from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
@@ -43,6 +42,7 @@ from weft.runs.layout import RunFolder
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import Tensors
+from weft.runtime.devices import choose_device
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.diagnostics import Diagnostics
 from weft.training.distributed import SINGLE_PROCESS, Workers

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from weft.errors import SearchError, option
-from weft.models.device import choose_device
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
+from weft.runtime.devices import choose_device
 from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:

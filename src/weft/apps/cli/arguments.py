@@ -144,7 +144,7 @@ def check_runs(*runs: Path) -> None:
 def check_device(device: str | None) -> None:
     """Fail if --device names a device that this machine does not have; imports torch."""
     if device is not None:
-        from weft.models.device import choose_device
+        from weft.runtime.devices import choose_device
 
         choose_device(device, given=f"--device {device}")
 

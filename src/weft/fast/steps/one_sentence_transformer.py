@@ -12,13 +12,16 @@ Equal to `Seq2Seq.step` up to rounding; tests/fast/steps/test_one_sentence_trans
   copied. The state of a hypothesis is a mask: which of them belong to its own tokens.
 
 Rotary positions rotate queries and keys where they are in the pool; biases by distance are added to the mask.
+
+`one_sentence_steps` chooses these steps where they apply, else those of the model
+(`weft.search.interface.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +32,40 @@ from weft.attention.normalizers import softmax
 from weft.attention.relative_positions import rotation
 from weft.attention.step_attention import KeysValues
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
+from weft.models.architecture import architecture_of
 from weft.models.interface import StepOutput, mean_of_heads
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
+from weft.search.interface import SearchRequest, StepModel
+from weft.translation.engines.torch import StartedModel
+
+if TYPE_CHECKING:
+    from weft.models.seq2seq import Seq2Seq
 
 FIRST_CAPACITY = 32
 """Tokens of each hypothesis that the pool has room for at first; it doubles when it is full."""
+
+
+def is_one_sentence_on_cpu(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> bool:
+    return len(request.max_lengths) == 1 and torch.device(request.device).type == "cpu"
+
+
+def one_sentence_steps(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
+    """The steps of a search of one sentence."""
+    return find_one_sentence_steps(model, request.memory, rows=rows, return_attention=return_attention) or model
+
+
+def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_attention: bool) -> StepModel | None:
+    """The faster steps of a model for one sentence; None: it has none."""
+    if isinstance(model, StartedModel):
+        steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
+        return None if steps is None else StartedModel(steps, model.tokens)
+    described = architecture_of(model)
+    if described.kind == "seq2seq" and described.is_plain and described.is_transformer:
+        return sentence_steps(cast("Seq2Seq", model), memory, rows=rows, return_attention=return_attention)
+    return None
 
 
 def sentence_steps(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from weft.runtime.activity import activity
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.search.state import to_device
+from weft.search.loop import to_device
 from weft.text import specials
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer
@@ -39,10 +39,12 @@ from weft.translation.engines.batch_sizes import (
 )
 from weft.translation.engines.interface import PreparableSearch, SearchedBatch, TranslationRequest
 from weft.translation.strategies import rng_key, search
+from weft.tree import Tree, leaves
 
 if TYPE_CHECKING:
     from weft.recipe import SearchSettings
     from weft.search.loop import StepLoop
+
 
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
@@ -229,7 +231,7 @@ class TorchEngine:
         """The model after all but the last token of a start."""
         if len(start) == 1:
             return self.model
-        from weft.translation.engines.started_model import StartedModel
+        from weft.translation.engines.torch import StartedModel
 
         return StartedModel(self.model, start[:-1])
 
@@ -295,3 +297,22 @@ class TorchEngine:
                     f"search.{setting}: {phrase!r} has symbols that are not in this model's vocabulary; leave it out"
                 )
         return encoded
+
+
+@dataclass(frozen=True)
+class StartedModel:
+    """The same model, whose state before the first token is that after the given ones."""
+
+    model: StepModel
+    tokens: tuple[int, ...]
+
+    def start(self, memory: Any) -> Tree:
+        state: Any = self.model.start(memory)
+        first = next(leaves(state))
+        for token in self.tokens:
+            tokens_B = torch.full((len(first),), token, device=first.device)
+            _, state, _ = self.model.step(tokens_B, state, memory)
+        return state
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        return self.model.step(tokens_R, state, memory)

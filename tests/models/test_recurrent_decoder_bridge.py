@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from weft.models.bridge import Copy, Project, Zero
+from weft.models.recurrent_decoder import Copy, Project, Zero
 from weft.recipe import RecurrentSettings
 
 torch.manual_seed(1)

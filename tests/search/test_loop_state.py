@@ -7,7 +7,7 @@ import torch
 from fixtures.search_requests import request
 from weft.search.constraints import NoRepeatNgrams
 from weft.search.interface import NO_TOKEN
-from weft.search.state import SearchInputs, SearchState, history_window
+from weft.search.loop import SearchInputs, SearchState, history_window
 
 MEMORY = (torch.arange(6).view(3, 2), None)
 

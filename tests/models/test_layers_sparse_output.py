@@ -8,9 +8,8 @@ import torch
 from weft.attention.normalizers import entmax15
 from weft.models.build import build_model
 from weft.models.ensemble import Ensemble
-from weft.models.layers import Output
+from weft.models.layers import Entmax15Output, Output, log_entmax15
 from weft.models.seq2seq import Seq2Seq
-from weft.models.sparse_output import Entmax15Output, log_entmax15
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 

@@ -4,7 +4,7 @@ import torch
 
 from fixtures.small_networks import neural
 from weft.ragged import Ragged
-from weft.translation.engines.started_model import StartedModel
+from weft.translation.engines.torch import StartedModel
 
 
 def test_steps_after_given_tokens() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from weft.attention.normalizers import sparsemax
 from weft.attention.ragged_attention import RaggedAttention
-from weft.fast.layers.padded_attention import applies, attend
+from weft.fast.layers.transformer import applies, attend
 from weft.ragged import Layout
 from weft.runtime.replaceable import plain_of
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from weft.models.residual import ResidualBlock
+from weft.models.layers import ResidualBlock
 from weft.recipe import TransformerSettings
 
 

@@ -9,11 +9,11 @@ from fixtures.search_requests import beam, greedy
 from fixtures.search_requests import request as request_for
 from fixtures.small_networks import neural
 from fixtures.table_model import Table, table
-from weft.fast.steps.choose import find_one_sentence_steps, is_one_sentence_on_cpu, one_sentence_steps
+from weft.fast.steps.one_sentence_transformer import find_one_sentence_steps, is_one_sentence_on_cpu, one_sentence_steps
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
 from weft.search.interface import StepModel, steps_for
-from weft.translation.engines.started_model import StartedModel
+from weft.translation.engines.torch import StartedModel
 
 
 @pytest.mark.parametrize("start", [(), (5, 7)])

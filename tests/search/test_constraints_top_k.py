@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fixtures.search_requests import request
-from weft.search.state import SearchState
-from weft.search.top_k import first_largest, log_sum_exp, top_k, top_k_constrained, top_k_extensions
+from weft.search.constraints import first_largest, log_sum_exp, top_k, top_k_constrained, top_k_extensions
+from weft.search.loop import SearchState
 
 
 def literal(row: list[float]) -> float:

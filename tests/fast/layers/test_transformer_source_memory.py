@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fixtures.transformers import DECODER, SOURCES, make
-from weft.fast.steps.source_memory import applies, build_memory
+from weft.fast.layers.transformer import applies, build_memory
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_of

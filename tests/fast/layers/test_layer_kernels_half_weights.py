@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from weft.fast.layers.half_weights import half_weights, to_half
+from weft.fast.layers.layer_kernels import half_weights, to_half
 
 
 def test_converted_once_inside() -> None:

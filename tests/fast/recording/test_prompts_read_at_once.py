@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from weft.fast.recording.prompts import encode_padded, has_many_shapes, read_prompts, reads_at_once
 from weft.fast.steps.kv_cache import LENGTH_MULTIPLE
-from weft.fast.steps.prompts import encode_padded, has_many_shapes, read_prompts, reads_at_once
 from weft.models import prompted_lm
 from weft.models.build import build_model
 from weft.models.prompted_lm import PromptedLM

@@ -1,8 +1,9 @@
-"""The device that a model is on."""
+"""The device that a model is on, and mixed precision there, for which `torch.autocast` asks by the name of a device."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from weft.errors import RecipeError
 
@@ -25,3 +26,14 @@ def choose_device(name: str, *, given: str | None = None) -> torch.device:
         was_requested = " was requested, but" if given is None else ""
         raise RecipeError(f"{subject}{was_requested} this machine has no CUDA; use cpu or auto")
     return device
+
+
+def autocast_dtype(values: Tensor) -> torch.dtype:
+    """The type in which autocast multiplies such values; without autocast, their own."""
+    device_type = values.device.type
+    return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else values.dtype
+
+
+def without_autocast(values: Tensor) -> torch.autocast:
+    """A block in which these values, and others on their device, are multiplied in their own type."""
+    return torch.autocast(values.device.type, enabled=False)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from weft.models.mixed_precision import autocast_dtype, without_autocast
+from weft.runtime.devices import autocast_dtype, without_autocast
 
 
 def test_the_type_of_products() -> None:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.attention.joined_layout import JoinedLayout, join_layouts
+from weft.attention.ragged_attention import JoinedLayout, join_layouts
 from weft.ragged import FixedLayout, Layout
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import RecipeError
-from weft.models.device import choose_device
+from weft.runtime.devices import choose_device
 
 
 @pytest.mark.parametrize("name", ["tpu", "meta", "cuda:99x"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.attention.records import AttentionRecord, AttentionRecords, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, AttentionRecords, ReturnAttention
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from fixtures.search_requests import beam, constrained_beam, draw, exact, exhaustive, greedy
 from fixtures.table_model import END, Table, TableMemory, script, table
-from weft.models.sparse_output import log_entmax15
+from weft.models.layers import log_entmax15
 from weft.search.constraints import BannedPhrases, NoRepeatNgrams, RepetitionPenalty
-from weft.search.gaps import gap, gaps, greedy_bound, greedy_bounds
 from weft.search.interface import Hypothesis
-from weft.search.ranking import Ranking
+from weft.search.ranking import Ranking, gap, gaps, greedy_bound, greedy_bounds
 from weft.search.sampling import Sampler
 
 quick = settings(deadline=None, max_examples=30)
