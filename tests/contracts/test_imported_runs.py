@@ -17,8 +17,7 @@ from weft.interop.importing import import_model
 from weft.interop.options import ImportOptions
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import read_metadata
+from weft.runs.weights import WeightsOrigin, read_metadata
 from weft.training.train import train
 from weft.translation.engines.ctranslate2.specification import token_names
 

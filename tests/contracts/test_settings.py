@@ -257,7 +257,7 @@ ELSEWHERE = {
     "model.sources.count": "tests/models/test_source_columns.py",
     "model.sources.encoders": "tests/models/test_source_columns.py",
     "model.sources.attention": "tests/models/test_source_columns.py",
-    "serve.examples": "tests/data/preparation/test_examples.py",
+    "serve.examples": "tests/data/preparation/test_corpora_examples.py",
     "serve.source": "tests/apps/serve/test_libretranslate.py",
     "serve.target": "tests/apps/serve/test_libretranslate.py",
     "tokenizer.file": "tests/text/test_external.py",

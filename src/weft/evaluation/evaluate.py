@@ -24,8 +24,14 @@ from weft.evaluation.metrics import (
     perplexity,
     split_name,
 )
-from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_pairs, find_scorable_items, training_overlap
-from weft.evaluation.references import GROUPINGS
+from weft.evaluation.pairs import (
+    GROUPINGS,
+    EvaluationSet,
+    GivenPairs,
+    find_pairs,
+    find_scorable_items,
+    training_overlap,
+)
 from weft.evaluation.search_errors import TOLERANCE, ScoredOutput, SearchErrors, SearchSpace, classify
 from weft.models.architecture import architecture_of
 from weft.recipe import SearchSettings
@@ -236,7 +242,7 @@ def _grouping(run: Translator, references: str | None) -> str:
     """How pairs become items, as given or as the recipe says."""
     grouping = run.recipe.evaluation.references if references is None else references
     if grouping not in GROUPINGS:
-        raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
+        raise RecipeError(f"evaluation.pairs: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
     return grouping
 
 

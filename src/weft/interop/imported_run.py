@@ -16,7 +16,7 @@ from weft.files import save_text
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:

@@ -119,10 +119,10 @@ UTILITIES: dict[str, str] = {
 """Utility functions of minimum Bayes risk."""
 
 SCHEDULES: dict[str, str] = {
-    "constant": "weft.training.schedules:constant",
-    "inverse_sqrt": "weft.training.schedules:inverse_sqrt",
-    "cosine": "weft.training.schedules:cosine",
-    "plateau": "weft.training.schedules:constant",
+    "constant": "weft.training.optimizer:constant",
+    "inverse_sqrt": "weft.training.optimizer:inverse_sqrt",
+    "cosine": "weft.training.optimizer:cosine",
+    "plateau": "weft.training.optimizer:constant",
 }
 """Learning rate schedules."""
 

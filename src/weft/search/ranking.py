@@ -8,10 +8,10 @@ and, with a coverage penalty, + β Σ_j log min(Σ_t a_tj, 1): source tokens j w
 hypothesis (the same paper). |y| counts the end token, as log p(y|x) does. Where a constraint lowers log p of a token,
 as a repetition penalty does, the lowered one counts here; `Hypothesis.log_probability` stays the model's.
 
-**Optimality gaps**: how much better than the outputs of a search any other output could be. The space of outputs is that of the exact searches (`weft.search.exact`): all sequences of at most L tokens that end
-with the end token; under constraints, those that they allow. Every output that a search has not found begins with a
-prefix that it has discarded. log p only falls, so that none of them scores higher than the largest bound of a
-discarded prefix (`Ranking.bound`):
+**Optimality gaps**: how much better than the outputs of a search any other output could be. The space of outputs is
+that of the exact searches (`weft.search.exact`): all sequences of at most L tokens that end with the end token; under
+constraints, those that they allow. Every output that a search has not found begins with a prefix that it has discarded.
+log p only falls, so that none of them scores higher than the largest bound of a discarded prefix (`Ranking.bound`):
 
     gap_i = max(0, max_prefixes bound(prefix) − score_i)
 

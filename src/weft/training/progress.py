@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from weft.data.batching.batches import Position
 from weft.recipe import TrainingSettings
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 
 ALL_WRONG = -100.0
 """The score of an error rate (item_error_rate, …) of 100 %: scores are such that higher is better."""

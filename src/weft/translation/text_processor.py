@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.errors import SearchError
-from weft.runs.copying import sentence_ids
+from weft.runs.load import sentence_ids
 from weft.search.interface import ENDED, Hypothesis, HypothesisArrays
 from weft.text import specials
 from weft.text.frames import Frame
-from weft.text.id_rows import IdRows
+from weft.text.id_rows import IdRows, decode_arrays
 from weft.text.tokenizer import Tokenizers
-from weft.text.word_cache import decode_arrays
 from weft.translation.results import Translation
 from weft.translation.word_alignment import Sentence, align_words, merge_to_words, split_words
 

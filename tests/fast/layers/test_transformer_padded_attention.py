@@ -8,7 +8,7 @@ from torch import Tensor
 
 from weft.attention.normalizers import sparsemax
 from weft.attention.ragged_attention import RaggedAttention
-from weft.fast.layers.transformer import applies, attend
+from weft.fast.layers.transformer import applies_to_padded, attend_padded
 from weft.ragged import Layout
 from weft.runtime.replaceable import plain_of
 
@@ -30,7 +30,7 @@ def test_equal_to_the_equation(lengths: tuple[list[int], list[int]], kv_heads: i
     bias = torch.randn(1, 3, queries.longest, keys.longest, dtype=torch.float64) if biased else None
     pattern = RaggedAttention("decoder", queries, keys, causal=causal, bias=bias)
     results = []
-    for function in (attend, plain_attend):
+    for function in (attend_padded, plain_attend):
         parts = draw(queries.total, 3, 1), draw(keys.total, kv_heads, 2), draw(keys.total, kv_heads, 3)
         outputs_NHD = function(pattern, *parts)
         (
@@ -44,6 +44,6 @@ def test_not_for_returned_weights_or_other_normalizers() -> None:
     layout = Layout(torch.tensor([2]))
     pattern, values_NHD = RaggedAttention("decoder", layout, layout), draw(2, 1, 1)
     given = (pattern, values_NHD, values_NHD, values_NHD)
-    assert applies(*given) and applies(*given, dropout=0.1)
-    assert not applies(*given, normalize=sparsemax)
-    assert not applies(*given, recorder=lambda kind, weights_BHTS: None)
+    assert applies_to_padded(*given) and applies_to_padded(*given, dropout=0.1)
+    assert not applies_to_padded(*given, normalize=sparsemax)
+    assert not applies_to_padded(*given, recorder=lambda kind, weights_BHTS: None)

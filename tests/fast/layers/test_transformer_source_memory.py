@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fixtures.transformers import DECODER, SOURCES, make
-from weft.fast.layers.transformer import applies, build_memory
+from weft.fast.layers.transformer import applies_to_memory, build_memory
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_of
@@ -17,7 +17,7 @@ from weft.runtime.replaceable import plain_of
 def test_equal_to_plain_memory(heads: dict[str, int]) -> None:
     _, model = make(decoder={**DECODER, **heads})
     encoded = model.encoder(model.source_embedding.ragged(Ragged.of(SOURCES)))
-    assert applies(model.decoder, encoded)
+    assert applies_to_memory(model.decoder, encoded)
     ours = build_memory(model.decoder, encoded)
     torch.testing.assert_close(ours, plain_of(TransformerDecoder.build_memory)(model.decoder, encoded))
     for keys_BHSD, values_BHSD in ours.layers:

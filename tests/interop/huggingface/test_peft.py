@@ -27,7 +27,7 @@ from weft.recipe.toml import write_toml
 from weft.recipe.training import LoraSettings
 from weft.runs.layout import RunFolder
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 
 pytest.importorskip("transformers")

@@ -1,7 +1,8 @@
 """Transformer layers.
 
-**Training in half precision on a GPU**: all of it but matrix products is done by kernels. Equal to `TransformerStack.forward`, with `TransformerLayer.forward`, and `TransformerStack.embed` up to rounding, with
-other dropout masks, and to `weft.models.layers.normalize`; tests/fast/layers/test_transformer.py and
+**Training in half precision on a GPU**: all of it but matrix products is done by kernels. Equal to
+`TransformerStack.forward`, with `TransformerLayer.forward`, and `TransformerStack.embed` up to rounding, with other
+dropout masks, and to `weft.models.layers.normalize`; tests/fast/layers/test_transformer.py and
 tests/contracts/test_gpu.py.
 
 Between two sub-layers the states have two uses: the next sub-layer reads them, and its output is added to them. They

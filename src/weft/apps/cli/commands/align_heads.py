@@ -39,8 +39,7 @@ def command(
     from itertools import islice
 
     from weft.data.reading.corpora import read
-    from weft.evaluation.alignment_heads import find_alignment_heads
-    from weft.runs.alignment_heads import write_alignment_heads
+    from weft.evaluation.alignment_heads import find_alignment_heads, write_alignment_heads
     from weft.runs.layout import RunFolder
 
     rows = list(islice(read(corpus), limit))

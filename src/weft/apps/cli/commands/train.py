@@ -162,7 +162,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
     """Say where an interrupted run stands, and the command that continues it."""
     from weft.errors import WeftError
     from weft.runs.layout import RunFolder
-    from weft.runs.origin import resume_command
+    from weft.runs.weights import resume_command
 
     folder = request.folder(request.settings())
     try:

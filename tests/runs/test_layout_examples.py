@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.runs.examples import NAME, read_examples, write_examples
+from weft.runs.layout import EXAMPLES_NAME, read_examples, write_examples
 
 
 def test_written_and_read(tmp_path):
@@ -13,7 +13,7 @@ def test_written_and_read(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "3", "[[", "[" * 100_000, '"a"', "[1, null]", '["", " "]'])
 def test_damaged_files_have_none(tmp_path, content):
-    (tmp_path / NAME).write_text(content, "utf-8")
+    (tmp_path / EXAMPLES_NAME).write_text(content, "utf-8")
     assert read_examples(tmp_path) == []
 
 

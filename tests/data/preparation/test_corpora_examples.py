@@ -2,7 +2,7 @@
 
 import os
 
-from weft.data.preparation.examples import example_sources
+from weft.data.preparation.corpora import example_sources
 from weft.recipe import make_recipe
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.tokenizers import learn
-from weft.text import normalization
+from weft.text.preprocessing import normalizer
 from weft.text.specials import UNKNOWN
 from weft.text.tokenizer import load
 
@@ -120,8 +120,8 @@ def test_normalization_is_unicodes(text):
     """For characters of Unicode 3.2: those that came later are not in every version of the tables."""
     known = "".join(character for character in text if unicodedata.ucd_3_2_0.category(character) != "Cn")
     for form in ("nfc", "nfkc"):
-        assert normalization.normalizer(form, False)(known) == unicodedata.normalize(form.upper(), known)
-    lower = normalization.normalizer("none", True)
+        assert normalizer(form, False)(known) == unicodedata.normalize(form.upper(), known)
+    lower = normalizer("none", True)
     assert lower(known) == "".join(map(lower, known)), "letter by letter"
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fixtures.tokenizers import learn
 from weft.errors import VocabularyError
-from weft.text import specials, word_cache
+from weft.text import id_rows, specials
 from weft.text.vocabulary import Vocabulary
 from weft.text.words import WordTokenizer
 
@@ -66,7 +66,7 @@ def test_it_travels_to_other_processes(tokenizer):
 
 
 def test_the_table_is_emptied(monkeypatch):
-    monkeypatch.setattr(word_cache, "MAX_CACHED_CHARACTERS", 20)
+    monkeypatch.setattr(id_rows, "MAX_CACHED_CHARACTERS", 20)
     tokenizer = learn("bpe", CORPUS, size=60)
     for text in CORPUS * 2:
         assert tokenizer.encode_batch([text, text]) == [tokenizer.encode(text)] * 2
@@ -80,9 +80,9 @@ def test_arrays_are_decoded_as_decode_does(tokenizer, texts):
     rows = [tokenizer.encode(text) for text in texts]
     rows += [[*row[1:], 0, 1] for row in rows if row] + [[]]
     expected = [tokenizer.decode(row) for row in rows]
-    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays(rows)) == expected
-    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays([[2], *rows])) == ["", *expected]
-    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays([])) == []
+    assert id_rows.decode_arrays(tokenizer, id_rows.to_arrays(rows)) == expected
+    assert id_rows.decode_arrays(tokenizer, id_rows.to_arrays([[2], *rows])) == ["", *expected]
+    assert id_rows.decode_arrays(tokenizer, id_rows.to_arrays([])) == []
 
 
 @pytest.mark.parametrize("tokenizer", WORDS.values(), ids=WORDS)
@@ -92,11 +92,11 @@ def test_words_in_any_order_are_decoded_as_decode_does(tokenizer, data):
     ids = st.sampled_from([id for id in range(tokenizer.size) if id != specials.END])
     rows = data.draw(st.lists(st.lists(ids, max_size=8), max_size=4))
     expected = [tokenizer.decode(row) for row in rows]
-    assert word_cache.decode_arrays(tokenizer, word_cache.to_arrays(rows)) == expected
+    assert id_rows.decode_arrays(tokenizer, id_rows.to_arrays(rows)) == expected
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word"])
 def test_an_id_outside_of_the_vocabulary(kind):
     for id in (-1, KINDS[kind].size):
         with pytest.raises(VocabularyError, match=f"id {id} is not in the vocabulary"):
-            word_cache.decode_arrays(KINDS[kind], word_cache.to_arrays([[5, id]]))
+            id_rows.decode_arrays(KINDS[kind], id_rows.to_arrays([[5, id]]))

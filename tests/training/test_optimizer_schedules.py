@@ -7,8 +7,8 @@ import pytest
 
 from weft.recipe import TrainingSettings
 from weft.recipe.choices import SCHEDULES
-from weft.training.schedules import Schedule
-from weft.training.schedules import make_schedule as schedule_of
+from weft.training.optimizer import Schedule
+from weft.training.optimizer import make_schedule as schedule_of
 
 
 def make_schedule(name: str, *, warmup: int, steps: int) -> Schedule:

@@ -1,16 +1,19 @@
 """The lengths and loops that are learned: of the tokens that a model is trained on, however they are prepared."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
 from fixtures.small_corpora import recipe_of, write_tsv
 from oracles.lengths import length_limits
 from oracles.loops import loop_share
-from weft.data.preparation import lengths, prepare
+from weft.data.preparation import prepare
 from weft.data.store.token_store import TokenStore
 from weft.runs.length_limits import SMALLEST
 from weft.training.train import train
 
+lengths = import_module("weft.data.preparation.prepare")  # of its name, the package has the function
 PAIRS = [(" ".join("abc"[: 1 + n % 3]), " ".join("x" * (20 + 5 * (n % 3) + n % 2))) for n in range(12)]
 SHORT = [("a b c", "x y"), ("b c", "x")]
 EXPECTED = (*length_limits([(len(source.split()), len(target.split()) + 1) for source, target in PAIRS]), True)

@@ -11,8 +11,7 @@ import pytest
 from weft.errors import CheckpointError, WeftWarning
 from weft.runs.layout import RunFolder
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin, resume_command
-from weft.runs.weights import read_tensors, write_tensors
+from weft.runs.weights import WeightsOrigin, read_tensors, resume_command, write_tensors
 
 ORIGINS = [
     WeightsOrigin("initial", (0,)),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
-from weft.evaluation.references import each_pair, grouped_by_source
+from weft.evaluation.pairs import each_pair, grouped_by_source
 
 PAIRS = st.lists(st.builds(Pair, st.text("ab", max_size=2), st.text("cd", max_size=2)), max_size=9)
 
