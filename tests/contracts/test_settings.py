@@ -279,7 +279,7 @@ ELSEWHERE = {
     "training.save_minutes": "changes no result: tests/training/test_trainer.py",
     "training.compile": "of hardware",
     "training.shard": "of several workers: tests/training/test_distributed.py",
-    "search.replace_unknown": "tests/translation/test_text_processor.py",
+    "search.replace_unknown": "tests/translation/test_pipeline_text_processor.py",
     "search.max_space": "a limit: tests/search/test_exact.py",
     "search.max_nodes": "a limit: tests/search/test_exact.py",
     "search.batch_tokens": "changes no result",

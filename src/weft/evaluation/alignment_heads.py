@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.attention.ragged_attention import alignment_layer
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.evaluation.alignment import alignment_error_rate
 from weft.evaluation.ibm1 import fit_ibm1
 from weft.files import save_text
-from weft.models.interface import alignment_layer
 from weft.recipe import TransformerSettings, load_recipe, make_recipe
 from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder

@@ -18,12 +18,14 @@ from weft.attention.ragged_attention import (
     PrefixAttention,
     RaggedAttention,
     ReturnAttention,
+    alignment_layer,
     join_layouts,
     patterns_by_layer,
+    renormalize,
 )
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import Architecture
-from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
+from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
 from weft.models.transformer import TransformerStack

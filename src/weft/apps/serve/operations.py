@@ -17,7 +17,7 @@ from weft.runtime.processes import to_json
 from weft.text import specials
 from weft.translation.engines.interface import HasSteppingEngine, TranslationRequest
 from weft.translation.inputs import encode_prefixes
-from weft.translation.text_processor import NO_TOKEN
+from weft.translation.pipeline import NO_TOKEN
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

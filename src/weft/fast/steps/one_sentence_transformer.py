@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +30,12 @@ from torch.nn import functional
 
 from weft.attention.multihead import CrossAttention, Heads, SelfAttention
 from weft.attention.normalizers import softmax
+from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.attention.step_attention import KeysValues
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
 from weft.models.architecture import architecture_of
-from weft.models.interface import StepOutput, mean_of_heads
+from weft.models.interface import StepOutput
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer, TransformerStack
@@ -62,10 +64,21 @@ def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_
     if isinstance(model, StartedModel):
         steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
         return None if steps is None else StartedModel(steps, model.tokens)
-    described = architecture_of(model)
-    if described.kind == "seq2seq" and described.is_plain and described.is_transformer:
+    if isinstance(model, nn.Module) and _is_plain_transformer(model):
         return sentence_steps(cast("Seq2Seq", model), memory, rows=rows, return_attention=return_attention)
     return None
+
+
+_plain_transformers: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def _is_plain_transformer(model: nn.Module) -> bool:
+    """Whether a model is one of weft's encoder–decoders with a Transformer; it is asked once."""
+    if model not in _plain_transformers:
+        described = architecture_of(model)
+        is_plain = described.kind == "seq2seq" and described.is_plain and described.is_transformer
+        _plain_transformers[model] = is_plain
+    return _plain_transformers[model]
 
 
 def sentence_steps(
@@ -225,6 +238,8 @@ class _Positions:
         self.stack = stack
         self.is_rotary = stack.settings.positions == "rotary"
         self.has_biases = stack.relative_bias is not None
+        attention = stack.layers[0].self_attention
+        self.groups = attention.heads // attention.kv_heads
         self.count = 0
 
     def _grow(self, time: int) -> None:
@@ -247,8 +262,7 @@ class _Positions:
 
     def masks(self, state_RP: Tensor, times_P: Tensor, time: int) -> list[Tensor]:
         """What is added to the scores (K, G × R, P) of each layer: the state and the biases of distances."""
-        settings = self.stack.settings
-        groups = settings.heads // settings.kv_heads
+        groups = self.groups
         if not self.has_biases:
             return [state_RP.repeat(groups, 1) if groups > 1 else state_RP] * len(self.stack.layers)
         self._grow(time)
@@ -257,7 +271,7 @@ class _Positions:
         for bias_HT in self.biases_HT:
             if id(bias_HT) not in masks:
                 assert bias_HT is not None
-                bias_KG1P = bias_HT.index_select(1, indices_P).view(settings.kv_heads, groups, 1, -1)
+                bias_KG1P = bias_HT.index_select(1, indices_P).view(-1, groups, 1, len(times_P))
                 masks[id(bias_HT)] = (bias_KG1P + state_RP).flatten(1, 2)
         return [masks[id(bias_HT)] for bias_HT in self.biases_HT]
 

@@ -137,7 +137,19 @@ class TorchEngine:
     def batches(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
         """The results of each batch as soon as it was searched."""
         request = replace(request, sources=IdRows.of(request.sources))
-        return self.report(request, self.execution.search(self, request))
+        results = self._search_one(request) if self._is_one_small(request) else self.execution.search(self, request)
+        return self.report(request, results)
+
+    def _is_one_small(self, request: TranslationRequest) -> bool:
+        """Whether a request is a single source whose search is small whatever its kind, on a CPU: nothing is divided,
+        nothing overlaps, and no memory is estimated."""
+        most = max(request.settings.size, request.settings.samples, request.n_best)
+        is_small = len(request.sources) == 1 and most * (self.tokenizer.size + 1000) <= SMALL_SEARCH
+        return is_small and self.device.type == "cpu"
+
+    def _search_one(self, request: TranslationRequest) -> Iterator[Searched]:
+        rows = np.arange(len(request.sources))
+        yield rows, self.search_rows(request, rows)
 
     def report(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
         """The results of a request, whose progress is shown."""

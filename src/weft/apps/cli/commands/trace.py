@@ -55,7 +55,7 @@ def command(
     settings = search_changes(run, search, changes)
     from weft.errors import SearchError
     from weft.pictures.trace import VIEWS
-    from weft.translation.text_processor import NO_TOKEN
+    from weft.translation.pipeline import NO_TOKEN
 
     model = load_runs(run, device=device, adapter=adapter)
     kind = model.search_settings(settings).kind
