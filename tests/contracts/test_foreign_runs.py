@@ -18,12 +18,12 @@ import pytest
 
 import weft
 from weft.apps.cli import COMMANDS, main
+from weft.data.preparation.recorded_files import NAME, DataRecord, FileFingerprint
 from weft.errors import CheckpointError, DataError
 from weft.evaluation.forgetting import measure_forgetting
 from weft.recipe import load_recipe
 from weft.recipe.files import PATHS
 from weft.recipe.toml import write_toml
-from weft.runs.data_record import NAME, DataRecord, FileFingerprint
 from weft.training.train import train
 
 SECRET = "hunter"

@@ -98,9 +98,8 @@ class Evaluation:
         return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
 
     def _repr_html_(self) -> str:
-        from weft.pictures.html.elements import element
+        from weft.pictures.html.elements import element, table
         from weft.pictures.html.page import fragment
-        from weft.pictures.html.tables import table
 
         scores = [*self.scores, self.perplexity]
         rows = [

@@ -25,7 +25,7 @@ from weft.data.preparation import (
     prepare,
 )
 from weft.data.preparation.corpora import example_sources
-from weft.data.preparation.recorded_files import check_unchanged, record_data_files
+from weft.data.preparation.recorded_files import DataRecord, check_unchanged, record_data_files
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
@@ -35,7 +35,6 @@ from weft.models.build import build_model
 from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
-from weft.runs.data_record import DataRecord
 from weft.runs.layout import RunFolder, write_examples
 from weft.runs.load import set_copy_table
 from weft.runs.model_card import TrainingStatus, model_card

@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from weft.data.batching.batches import BatchSource
-from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
+from weft.data.batching.batches import BatchSource, StepBatches, draw_steps, prefetch
 from weft.errors import CheckpointError, TrainingError
 from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder

@@ -18,8 +18,8 @@ from fixtures.tokenizers import learn
 from weft.errors import CheckpointError, WeftWarning
 from weft.interop.export import export_run
 from weft.interop.huggingface.peft import add_adapter, export_adapter, original_projections, read_peft
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.models.lora import projections
 from weft.ragged import Ragged
 from weft.recipe import load_recipe

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from weft.apps.bench.environment import cpu_seconds, peak_memory_bytes
 from weft.apps.bench.flops import peak_flops, training_flops
-from weft.apps.bench.resource_usage import cpu_seconds, peak_memory_bytes
 from weft.errors import TrainingError
 from weft.models.build import build_model
 from weft.recipe import Recipe

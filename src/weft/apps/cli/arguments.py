@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the checks that need no torch."""
+"""Arguments that several commands share, the checks that need no torch, and loading a run as quickly as it can be."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from weft.apps.cli.model_loading import load_runs
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND
 from weft.errors import CheckpointError, DataError, RecipeError, SearchError, nearest, plural
 from weft.runtime.activity import activity
+from weft.runtime.switches import frozen_afterwards
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.data.reading.corpora import Corpus
     from weft.translation.translator import Translator
+
 
 Item = TypeVar("Item")
 LEFT_OUT = {BLANK_KIND: "with a blank side", LENGTH_KIND: "with a side that is too long"}
@@ -279,3 +280,11 @@ class RunArguments(NamedTuple):
         if self.accept_new_data:
             translator.recipe = translator.recipe.accepting_new_data()
         return translator
+
+
+def load_runs(*runs: Path, device: str, **options: Any) -> Translator:
+    """What `weft.load` gives for a run, or for several as an ensemble."""
+    with frozen_afterwards():
+        from weft.translation.load import load
+
+        return load(*runs, device=device, **options)

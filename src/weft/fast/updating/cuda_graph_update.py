@@ -20,8 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.data.batching.batches import side_budgets
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches, side_budgets
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear

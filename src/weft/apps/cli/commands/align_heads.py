@@ -6,8 +6,17 @@ from typing import Annotated
 
 import typer
 
-from weft.apps.cli.arguments import Device, Json, Limit, Run, SourceLanguage, TargetLanguage, check_runs, given_corpus
-from weft.apps.cli.model_loading import load_runs
+from weft.apps.cli.arguments import (
+    Device,
+    Json,
+    Limit,
+    Run,
+    SourceLanguage,
+    TargetLanguage,
+    check_runs,
+    given_corpus,
+    load_runs,
+)
 from weft.files import json_text
 
 DEFAULT_LIMIT = 1000

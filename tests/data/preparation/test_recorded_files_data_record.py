@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from weft.data.preparation import recorded_files as data_record
+from weft.data.preparation.recorded_files import NAME, DataRecord, FileFingerprint
 from weft.errors import CheckpointError
-from weft.runs import data_record
-from weft.runs.data_record import NAME, DataRecord, FileFingerprint
 
 
 def test_contents_alone_count(tmp_path):

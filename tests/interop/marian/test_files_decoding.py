@@ -8,7 +8,7 @@ import pytest
 
 from weft.errors import CheckpointError
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.marian.decoding import search_settings
+from weft.interop.marian.files import search_settings
 from weft.text.specials import BEGIN, UNKNOWN
 
 DEFAULT = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.apps.labs.word_alignment_baselines import diagonal_links
+from weft.evaluation.ibm1 import diagonal_links
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import weft.pictures.html.page
-from weft.pictures.charts.chart import MAX_SERIES
-from weft.pictures.charts.style import ASCII_SYMBOLS, COLORS, DASHES, MARKERS, SYMBOLS, TERMINAL_COLORS
+from weft.pictures.charts.chart import ASCII_SYMBOLS, COLORS, DASHES, MARKERS, MAX_SERIES, SYMBOLS, TERMINAL_COLORS
 
 
 def luminance(color: str) -> float:

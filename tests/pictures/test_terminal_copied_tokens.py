@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.pictures.copied_tokens import terminal_copied_tokens
+from weft.pictures.terminal import terminal_copied_tokens
 
 
 def test_a_line_for_each_token() -> None:
