@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from safetensors import SafetensorError, safe_open
 
 from weft.errors import CheckpointError, warn
-from weft.files import CHECKSUM, replacing
-from weft.runs.tensor_data import TensorData, encoded_header
+from weft.files import CHECKSUM, encoded_header, replacing
+from weft.runs.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from torch import Tensor

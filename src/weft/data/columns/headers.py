@@ -8,23 +8,26 @@ from collections.abc import Callable, Sequence
 from weft.data.reading.delimited import column_names
 
 SOURCE_NAMES = frozenset(
-    """
-    source src input in question query text document article body lemma word grapheme spelling prompt context x
-    """.split()
+    [
+        *("source", "src", "input", "in", "question", "query", "text", "document", "article", "body", "lemma"),
+        *("word", "grapheme", "spelling", "prompt", "context", "x"),
+    ]
 )
 TARGET_NAMES = frozenset(
-    """
-    target tgt trg output out answer sql code summary title subject form phones phonemes pronunciation ipa
-    translation reply response label y
-    """.split()
+    [
+        *("target", "tgt", "trg", "output", "out", "answer", "sql", "code", "summary", "title", "subject", "form"),
+        *("phones", "phonemes", "pronunciation", "ipa", "translation", "reply", "response", "label", "y"),
+    ]
 )
 INSTRUCTION_NAMES = ("instruction", "input", "output")
 FEATURE_NAMES = frozenset(["features", "feats", "tags", "msd", "morphology", "pos", "tag", "category", "class"])
 LANGUAGES = frozenset(
-    """
-    ar bg bn ca cs cy da de el en es et eu fa fi fr ga gl he hi hr hu hy id is it ja ka ko la lt lv mk mr ms mt nl
-    no pl pt ro ru sk sl sq sr sv sw ta te th tr uk ur vi zh eng deu fra fre ger spa ita por rus jpn kor zho
-    """.split()
+    [
+        *("ar", "bg", "bn", "ca", "cs", "cy", "da", "de", "el", "en", "es", "et", "eu", "fa", "fi", "fr", "ga", "gl"),
+        *("he", "hi", "hr", "hu", "hy", "id", "is", "it", "ja", "ka", "ko", "la", "lt", "lv", "mk", "mr", "ms", "mt"),
+        *("nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sq", "sr", "sv", "sw", "ta", "te", "th", "tr", "uk", "ur"),
+        *("vi", "zh", "eng", "deu", "fra", "fre", "ger", "spa", "ita", "por", "rus", "jpn", "kor", "zho"),
+    ]
 )
 LANGUAGE_NAMES = frozenset(
     [

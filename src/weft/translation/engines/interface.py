@@ -225,19 +225,19 @@ class AutoEngine:
 
     name = "auto"
 
-    def __init__(self, few: Engine, many: Engine, *, min_sources: int) -> None:
+    def __init__(self, for_few: Engine, for_many: Engine, *, min_sources: int) -> None:
         """``min_sources``: the fewest for which the other engine pays off."""
-        self.few = few
-        self.many = many
+        self.for_few = for_few
+        self.for_many = for_many
         self.min_sources = min_sources
-        self.precision = few.precision
+        self.precision = for_few.precision
 
     def stepping_engine(self) -> Engine:
-        return self.few
+        return self.for_few
 
     def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
         is_few = len(request.sources) < self.min_sources or request.return_attention
-        return (self.few if is_few else self.many).search(request)
+        return (self.for_few if is_few else self.for_many).search(request)
 
 
 def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
