@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from fixtures.entered_files import entered_files
+from weft.training.events import Step
 
 TO_THE_FIRST_UPDATE = 88
 ONE_SENTENCE = 38
@@ -45,7 +46,7 @@ def test_files_that_a_pair_and_a_sentence_enter(kind: str, tmp_path: Path) -> No
     recipe = weft.load_recipe(tmp_path / "recipe.toml")
     with entered_files() as to_the_first_update:
         events = weft.train(recipe, tmp_path / "run")
-        next(event for event in events if isinstance(event, weft.Step))
+        next(event for event in events if isinstance(event, Step))
     for _ in events:
         pass
     run = weft.load(tmp_path / "run", device="cpu")
