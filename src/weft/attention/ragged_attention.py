@@ -21,47 +21,6 @@ from weft.attention.normalizers import Normalizer, softmax
 from weft.ragged import CapturableLayout, DeviceLayout, FixedLayout, Layout, Ragged, additive_mask
 from weft.runtime.replaceable import replaceable
 
-ReturnAttention = bool | Literal["alignment"]
-"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
-are the word alignment, which are all that `alignment_weights` needs."""
-
-
-class AttentionRecord(NamedTuple):
-    """The weights of all heads of one attention of a model."""
-
-    kind: str
-    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source),
-    "copy" (over the source, by which a Transformer copies) or "history" (of a recurrent language model over its
-    previous states)."""
-    layer: int
-    """From 0."""
-    weights_BHTS: Tensor
-    alignment_heads: tuple[int, ...] | None = None
-    """The heads used as the word alignment; None: not specified."""
-
-
-AttentionRecorder = Callable[[str, Tensor], None]
-"""Called with the kind and the weights (B, H, T, S) of each attention of one layer."""
-
-
-class AttentionRecords(list[AttentionRecord]):
-    """The attention weights that a stack returns."""
-
-    def __init__(
-        self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None
-    ) -> None:
-        """``alignment``: the heads that are the word alignment, by layer (None: all of them); none in an encoder."""
-        super().__init__()
-        self.return_attention = return_attention
-        self.alignment = alignment or {}
-
-    def recorder(self, layer: int) -> AttentionRecorder | None:
-        """What records the weights of a layer; None if they are not to be returned."""
-        if self.return_attention is True or (self.return_attention and layer in self.alignment):
-            heads = self.alignment.get(layer)
-            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))
-        return None
-
 
 class AttentionPattern(Protocol):
     """Which queries attend to which keys."""
@@ -228,6 +187,48 @@ class JoinedLayout(CapturableLayout, DeviceLayout):
         self.rows, self.total = first.rows, first.total + second.total
         self.longest = first.longest + second.longest
         self.device_lengths = first.device_lengths + second.device_lengths
+
+
+ReturnAttention = bool | Literal["alignment"]
+"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
+are the word alignment, which are all that `alignment_weights` needs."""
+
+
+class AttentionRecord(NamedTuple):
+    """The weights of all heads of one attention of a model."""
+
+    kind: str
+    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source),
+    "copy" (over the source, by which a Transformer copies) or "history" (of a recurrent language model over its
+    previous states)."""
+    layer: int
+    """From 0."""
+    weights_BHTS: Tensor
+    alignment_heads: tuple[int, ...] | None = None
+    """The heads used as the word alignment; None: not specified."""
+
+
+AttentionRecorder = Callable[[str, Tensor], None]
+"""Called with the kind and the weights (B, H, T, S) of each attention of one layer."""
+
+
+class AttentionRecords(list[AttentionRecord]):
+    """The attention weights that a stack returns."""
+
+    def __init__(
+        self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None
+    ) -> None:
+        """``alignment``: the heads that are the word alignment, by layer (None: all of them); none in an encoder."""
+        super().__init__()
+        self.return_attention = return_attention
+        self.alignment = alignment or {}
+
+    def recorder(self, layer: int) -> AttentionRecorder | None:
+        """What records the weights of a layer; None if they are not to be returned."""
+        if self.return_attention is True or (self.return_attention and layer in self.alignment):
+            heads = self.alignment.get(layer)
+            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))
+        return None
 
 
 def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:

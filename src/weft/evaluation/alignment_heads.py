@@ -31,7 +31,6 @@ from weft.translation.word_alignment import Sentence, align_words, merge_to_word
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
-
 Head = tuple[int, int]
 """Layer and head, both from 0."""
 MOST = 8

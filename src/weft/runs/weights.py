@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from weft.models.interface import Model
 
-
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
 

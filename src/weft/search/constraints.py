@@ -37,7 +37,6 @@ from weft.search.repetition import LoopLimits
 if TYPE_CHECKING:
     from weft.search.loop import SearchState
 
-
 UNCHANGED = float("inf")
 """Lowering a score to at most this leaves it as it is."""
 

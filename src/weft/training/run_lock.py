@@ -24,7 +24,6 @@ from weft.runs.locks import WORKER_LOCK_FILE, lock_folder, part_folder
 if TYPE_CHECKING:
     from weft.training.distributed import Workers
 
-
 LAUNCHER_PID = "WEFT_LAUNCHER_PID"
 """Environment variable of the workers: the process of the launcher."""
 WORKER_PATIENCE = 20.0

@@ -34,9 +34,25 @@ if TYPE_CHECKING:
     from weft.data.store.token_store import SourceRole
     from weft.recipe import Recipe
 
-
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
+REQUEST_SOURCES = 16_384
+"""Sources that are tokenized at a time when the stages overlap."""
+FEW_SOURCES = 256
+"""With at most this many sources, the stages do not overlap."""
+BLOCK_SOURCES = 256
+"""Sources between two pauses of the caller's thread."""
+WINDOW_LINES = 4096
+"""Lines of a file that are sorted by length together: a window."""
+WINDOW_CHARACTERS = 2**19
+"""A window ends earlier if it has this many characters; an eighth of that if attention is returned."""
+GPU_WINDOWS = 4
+"""On a GPU, where batches are larger, a window is this many times as large."""
+
+Pause = Callable[[], None]
+Searched = Iterator[SearchedBatch]
+Outcome = list[Translation] | InputTooLongError | ColumnCountError
+"""The translations of a request, or why it has none."""
 
 
 class _Details:
@@ -206,25 +222,6 @@ class TextProcessor:
             if 0 <= word_of_token[column] < len(words):
                 text = text[:start] + words[word_of_token[column]] + text[end:]
         return text
-
-
-REQUEST_SOURCES = 16_384
-"""Sources that are tokenized at a time when the stages overlap."""
-FEW_SOURCES = 256
-"""With at most this many sources, the stages do not overlap."""
-BLOCK_SOURCES = 256
-"""Sources between two pauses of the caller's thread."""
-WINDOW_LINES = 4096
-"""Lines of a file that are sorted by length together: a window."""
-WINDOW_CHARACTERS = 2**19
-"""A window ends earlier if it has this many characters; an eighth of that if attention is returned."""
-GPU_WINDOWS = 4
-"""On a GPU, where batches are larger, a window is this many times as large."""
-
-Pause = Callable[[], None]
-Searched = Iterator[SearchedBatch]
-Outcome = list[Translation] | InputTooLongError | ColumnCountError
-"""The translations of a request, or why it has none."""
 
 
 def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from weft.data.reading.corpora import Corpus
     from weft.translation.translator import Translator
 
-
 Item = TypeVar("Item")
 LEFT_OUT = {BLANK_KIND: "with a blank side", LENGTH_KIND: "with a side that is too long"}
 """Why rows are left out, by the kind of error; other kinds cannot be read."""

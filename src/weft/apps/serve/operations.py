@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
-
 Payload = dict[str, Any]
 TRACELESS = ("mbr", "exact", "exhaustive")
 """Searches without steps that could be shown."""

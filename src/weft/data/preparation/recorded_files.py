@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from weft.data.preparation.corpora import CorpusEntry
     from weft.recipe import Recipe
 
-
 NAME = "data_files.json"
 FORMAT = 1
 BLOCK_BYTES = 1 << 20
@@ -46,6 +45,12 @@ ALL_PIECES = 4096
 """Of all files together: 256 MiB."""
 MIN_PIECES, MAX_PIECES = 3, 1024
 """Of a file. Who knows fewer pieces of it may not know the file."""
+MIXING_SETTINGS = {"weight", "first_step", "last_step"}
+"""Settings of a corpus that change nothing in a token store."""
+
+LEARNING_SETTINGS = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout", "variants"}
+"""Settings of [tokenizer] without effect if a tokenizer file is given."""
+SPLITS = ("train", "valid", "test")
 
 
 class FileFingerprint(NamedTuple):
@@ -142,9 +147,6 @@ def _fingerprint(entry: Mapping[str, Any]) -> FileFingerprint:
     return FileFingerprint(str(entry["name"]), int(entry["size"]), str(entry["sha256"]), pieces)
 
 
-SPLITS = ("train", "valid", "test")
-
-
 def record_data_files(recipe: Recipe) -> DataRecord:
     """The fingerprints of the files that a recipe names, as they are now; missing files and pipes have none."""
     files = {split: FileFingerprint.of_all(paths) for split in SPLITS if (paths := _split_files(recipe, split))}
@@ -220,13 +222,6 @@ def _split_files(recipe: Recipe, split: str) -> list[Path]:
         except DataError:  # a pattern without matches: reading reports it
             continue
     return files
-
-
-MIXING_SETTINGS = {"weight", "first_step", "last_step"}
-"""Settings of a corpus that change nothing in a token store."""
-
-LEARNING_SETTINGS = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout", "variants"}
-"""Settings of [tokenizer] without effect if a tokenizer file is given."""
 
 
 def corpus_files(entry: CorpusEntry) -> list[Path]:

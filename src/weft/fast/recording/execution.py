@@ -27,7 +27,6 @@ from weft.translation.engines.torch import Execution, Searched, TorchEngine
 if TYPE_CHECKING:
     from weft.models.prefix_lm import PrefixLM
 
-
 HISTORY_MULTIPLE = 32
 """The history of short outputs has room for a multiple of this many tokens."""
 SOURCE_MULTIPLE = 16

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from weft.recipe import SearchSettings
     from weft.search.loop import StepLoop
 
-
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
 Rows = NDArray[np.int64]

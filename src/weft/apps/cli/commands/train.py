@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from weft.pairs.request import TrainingRequest
     from weft.training.distributed import Workers
 
-
 RECIPE_HELP = (
     "A file of pairs (TSV, CSV, JSON lines, Parquet; compressed or not), a folder with train, valid and test, or - for "
     "standard input; the name of a shipped recipe, or a TOML file; with --resume, also the run folder."
