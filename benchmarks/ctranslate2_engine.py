@@ -34,9 +34,9 @@ def make_run() -> Any:
     from weft.models.transformer_decoder import TransformerDecoder
     from weft.recipe import make_recipe
     from weft.runs.load import LoadedRun
-    from weft.text.options import LearningOptions
     from weft.text.specials import END
     from weft.text.tokenizer import Tokenizers, learn
+    from weft.text.vocabulary import LearningOptions
 
     side = {"kind": "transformer", "layers": 3, "hidden": WIDTH, "heads": 4, "feed_forward": 1024}
     recipe = make_recipe(

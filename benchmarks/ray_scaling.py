@@ -45,8 +45,7 @@ def save_random_run(folder: Path) -> None:
     from weft.files import save_text
     from weft.recipe.toml import write_toml
     from weft.runs.layout import RunFolder
-    from weft.runs.origin import WeightsOrigin
-    from weft.runs.weights import model_tensors
+    from weft.runs.weights import WeightsOrigin, model_tensors
 
     made = make_run()
 

@@ -35,8 +35,8 @@ from weft.search.constraints import NoLoops
 from weft.search.interface import NO_TOKEN
 from weft.search.repetition import LoopLimits
 from weft.tasks import generate
-from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 from weft.training.train import train
 from weft.translation.translator import Translator
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import weft
-from weft.apps.bench.resource_usage import cpu_seconds
+from weft.apps.bench.environment import cpu_seconds
 from weft.apps.bench.translation_speed import percentile
 from weft.translation.engines.interface import searched_batches
 from weft.translation.engines.torch import Execution

@@ -31,9 +31,9 @@ import torch
 from fixtures import pretrained_models
 from fixtures.tokenizers import learn
 from weft.interop.huggingface.exporting import make_plan
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
 from weft.interop.onnx.exporting import export_onnx
-from weft.interop.options import ImportOptions
 from weft.models.build import build_model
 from weft.recipe import make_recipe
 from weft.runs.load import LoadedRun, load_run

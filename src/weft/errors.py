@@ -118,3 +118,16 @@ def option(name: str, value: object = None, *, flag: str | None = None) -> str:
 def plural(count: int, noun: str) -> str:
     """A count and its noun in a message: ``1 pair``, ``2,000 pairs``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+QUOTED_CHARACTERS = 40
+
+
+def quote(text: str) -> str:
+    """A text in a message: truncated, and on one line."""
+    return repr(text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + "…")
+
+
+def column_phrase(column: int | str) -> str:
+    """The name of a column in messages."""
+    return f"column {column!r}"

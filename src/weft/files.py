@@ -182,3 +182,9 @@ def json_value(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return [json_value(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def encoded_header(header: dict[str, Any]) -> bytes:
+    """The header of a safetensors file, sorted: the library writes metadata in a random order."""
+    encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return encoded + b" " * (-len(encoded) % 8)

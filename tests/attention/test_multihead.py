@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from oracles.attention import rows_of, slow_attention
 from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, SelfAttention
-from weft.attention.ragged_attention import RaggedAttention
-from weft.attention.records import AttentionRecords
+from weft.attention.ragged_attention import AttentionRecords, RaggedAttention
 from weft.attention.relative_positions import rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.ragged import Layout

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from oracles.attention import rows_of, slow_attention
-from weft.attention.ragged_attention import PrefixAttention, RaggedAttention
-from weft.attention.records import AttentionRecords
+from weft.attention.ragged_attention import AttentionRecords, PrefixAttention, RaggedAttention
 from weft.ragged import Layout
 
 WIDTH = 5

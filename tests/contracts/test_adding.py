@@ -31,8 +31,8 @@ from weft.recipe import ModelSettings, choices, files, load_recipe, make_recipe
 from weft.recipe.choices import resolve
 from weft.search.trace import Trace
 from weft.text.characters import CharacterTokenizer
-from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 
 
 def add(monkeypatch: pytest.MonkeyPatch, table: dict[str, str], name: str, attribute: str) -> None:

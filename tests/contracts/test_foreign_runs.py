@@ -18,12 +18,12 @@ import pytest
 
 import weft
 from weft.apps.cli import COMMANDS, main
+from weft.data.preparation.recorded_files import NAME, DataRecord, FileFingerprint
 from weft.errors import CheckpointError, DataError
 from weft.evaluation.forgetting import measure_forgetting
 from weft.recipe import load_recipe
 from weft.recipe.files import PATHS
 from weft.recipe.toml import write_toml
-from weft.runs.data_record import NAME, DataRecord, FileFingerprint
 from weft.training.train import train
 
 SECRET = "hunter"
@@ -339,7 +339,7 @@ def test_links_are_not_followed(foreign, canaries, tmp_path) -> None:
     """What a service publishes of a run folder is in that folder."""
     from weft.apps.serve.training import LogReader
     from weft.interop.huggingface.sharing import shared_files
-    from weft.runs.examples import read_examples
+    from weft.runs.layout import read_examples
 
     (canaries / "list.json").write_text(f'["{SECRET}"]', "utf-8")
     (canaries / "log.jsonl").write_text(f'{{"{SECRET}": 1}}\n', "utf-8")

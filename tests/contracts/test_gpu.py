@@ -11,8 +11,7 @@ from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.fast.updating.cuda_graph_update import CudaGraphUpdate
 from weft.models.build import build_model
-from weft.models.layers import Output
-from weft.models.sparse_output import Entmax15Output
+from weft.models.layers import Entmax15Output, Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings, make_recipe
 from weft.recipe.choices import NORMALIZERS

@@ -13,12 +13,11 @@ from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import CheckpointError, SearchError
 from weft.interop.export import export_run
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import read_metadata
+from weft.runs.weights import WeightsOrigin, read_metadata
 from weft.training.train import train
 from weft.translation.engines.ctranslate2.specification import token_names
 

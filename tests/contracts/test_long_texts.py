@@ -11,8 +11,8 @@ from weft.errors import InputTooLongError
 from weft.evaluation.evaluate import evaluate
 from weft.recipe.choices import TOKENIZERS
 from weft.text import vocabulary
-from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 from weft.training.train import train
 from weft.translation import inputs
 from weft.translation.translator import Translator

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS
 from oracles.transformer import POSITIONS
+from weft.attention.ragged_attention import alignment_weights
 from weft.models.build import build_model, build_on_meta, parameter_shapes, reset_buffers
-from weft.models.interface import Model, alignment_weights
+from weft.models.interface import Model
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS, HARD_ALIGNMENTS, NORMALIZERS, SCORES, WINDOWS, resolve

@@ -17,9 +17,9 @@ from weft.evaluation.alignment_heads import (
     error_rate,
     find_alignment_heads,
     weights_of_pair,
+    write_alignment_heads,
 )
 from weft.interop.importing import import_model
-from weft.runs.alignment_heads import write_alignment_heads
 from weft.runs.layout import RunFolder
 from weft.translation.results import WordAttention
 from weft.translation.word_alignment import align_words

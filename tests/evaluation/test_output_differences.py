@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.evaluation.output_differences import MAX_SHOWN, output_differences, similarity
-from weft.evaluation.references import EvaluationItems
+from weft.evaluation.pairs import EvaluationItems
 from weft.evaluation.top_k import is_identical
 
 ITEMS = EvaluationItems(["s1", "s2", "s3", "s4", "s5"], [["abcd"], ["xy", "z"], ["mn"], ["kl"], ["uv"]])

@@ -49,4 +49,4 @@ def test_a_line_of_the_table(version: Version) -> None:
 
 
 def test_names_of_others() -> None:
-    assert versions("search.top_k.no_such_function") == []
+    assert versions("search.constraints.no_such_function") == []

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from oracles import copying as oracle
+from weft.attention.ragged_attention import alignment_weights
 from weft.data.store.token_store import Batch
 from weft.errors import SearchError
 from weft.models.build import build_model
 from weft.models.copying import CopyingSeq2Seq, CopyTable, first_positions
 from weft.models.ensemble import Ensemble
-from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities, alignment_weights
+from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
+from weft.attention.ragged_attention import alignment_weights
 from weft.errors import SearchError
 from weft.models.build import build_model
 from weft.models.edited import edit_attention
 from weft.models.ensemble import Ensemble
-from weft.models.interface import Model, alignment_weights
+from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.search.beam import beam_search

@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from weft.attention.ragged_attention import alignment_weights
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import SearchError
 from weft.models.build import build_model
 from weft.models.ensemble import MEANS, Ensemble
-from weft.models.interface import Model, alignment_weights
+from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.translation.forced_decoding import token_log_probabilities

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.attention.records import AttentionRecord
+from weft.attention.ragged_attention import AttentionRecord, alignment_layer, alignment_weights
 from weft.models.build import build_model
 from weft.models.ensemble import Ensemble
-from weft.models.interface import HasMaxTargetLength, HasOutputLayer, alignment_layer, alignment_weights
+from weft.models.interface import HasMaxTargetLength, HasOutputLayer
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 

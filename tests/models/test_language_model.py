@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from oracles.recurrent import CONNECTIONS, SlowLanguageModel
+from weft.attention.ragged_attention import alignment_weights
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
 from weft.models.language_model import RecurrentLanguageModel
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from oracles.recurrent import CONNECTIONS, SlowSeq2Seq
+from weft.attention.ragged_attention import alignment_weights
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

@@ -11,8 +11,8 @@ from torch import nn
 
 from fixtures.transformers import DECODER, ENCODER, INPUTS, check, make, sources_for
 from oracles.transformer import POSITIONS
-from weft.models.interface import alignment_weights
-from weft.models.residual import NORMS
+from weft.attention.ragged_attention import alignment_weights
+from weft.models.layers import NORMS
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import ACTIVATIONS
 from weft.ragged import Ragged

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fixtures.transformers import DECODER, INPUTS, SOURCES, make
+from weft.attention.ragged_attention import alignment_weights
 from weft.errors import RecipeError
-from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 

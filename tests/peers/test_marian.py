@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.ragged_attention import alignment_weights
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
 from weft.models.positions import sinusoids
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer

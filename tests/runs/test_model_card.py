@@ -9,7 +9,7 @@ import pytest
 from fixtures.tokenizers import learn
 from weft.recipe import make_recipe
 from weft.runs.model_card import TrainingStatus, model_card
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 from weft.training.events import Finished
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fixtures.search_requests import beam, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, TableMemory, exhaustive, log_probability, script, table
+from weft.attention.ragged_attention import alignment_weights
 from weft.errors import SearchError
-from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.search import beam as beam_module
 from weft.search.interface import Hypothesis

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fixtures.search_requests import beam, constrained_beam
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, exhaustive, log_probability, script, table
+from weft.attention.ragged_attention import alignment_weights
 from weft.errors import SearchError
-from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.search.constrained_beam import PhraseTracker, failure_function
 from weft.search.constraints import BannedPhrases, RepetitionPenalty

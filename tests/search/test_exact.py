@@ -14,9 +14,9 @@ from fixtures.search_requests import exact, exhaustive
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, TableMemory, log_probability, script, table
 from fixtures.table_model import exhaustive as try_all
+from weft.attention.ragged_attention import alignment_weights
 from weft.errors import SearchError
 from weft.models.build import build_model
-from weft.models.interface import alignment_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.search.exact import (
@@ -30,9 +30,8 @@ from weft.search.exact import (
     exhaustive_search,
 )
 from weft.search.interface import Hypothesis, SearchRequest
-from weft.search.loop import ObservedLoop, StepLoop
+from weft.search.loop import ObservedLoop, SearchState, StepLoop
 from weft.search.ranking import Ranking, coverage_score
-from weft.search.state import SearchState
 from weft.tree import select
 
 quick = settings(deadline=None, max_examples=15)

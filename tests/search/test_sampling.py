@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fixtures.search_requests import draw, greedy
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
-from weft.models.interface import alignment_weights
+from weft.attention.ragged_attention import alignment_weights
 from weft.ragged import Ragged
 from weft.search.backtrace import stack_attention
 from weft.search.interface import Hypothesis

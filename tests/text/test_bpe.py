@@ -109,7 +109,7 @@ def test_learning_does_not_depend_on_order_threads_or_process(form, tmp_path):
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     learn("bpe", texts, size=420, **form).save(tmp_path / "here.json")
     code = (
-        "import json, sys; from weft.text.bpe import BPE; from weft.text.options import LearningOptions;"
+        "import json, sys; from weft.text.bpe import BPE; from weft.text.vocabulary import LearningOptions;"
         "texts = json.load(open(sys.argv[1] + '/texts.json'))[::-1];"
         f"BPE.learn(texts, LearningOptions(size=420, **{form!r})).save(sys.argv[1] + '/there.json')"
     )

@@ -7,10 +7,10 @@ import pytest
 from weft.errors import ColumnCountError
 from weft.text.columns import ColumnTokenizer, split_columns, split_ids
 from weft.text.copying import SentenceIds, target_ids
-from weft.text.options import LearningOptions
+from weft.text.id_rows import to_lists
 from weft.text.specials import END
 from weft.text.tokenizer import Tokenizers, learn, load_tokenizers
-from weft.text.word_cache import to_lists
+from weft.text.vocabulary import LearningOptions
 
 TEXTS = ["gehen\t<V><PST>", "the end\t<N>", "\t<N>", "gehen\t", "a b c\t<V>"]
 KINDS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.text.copying import SentenceIds, target_ids
-from weft.text.options import LearningOptions
 from weft.text.specials import END, UNKNOWN
 from weft.text.tokenizer import Tokenizer, Tokenizers, learn
+from weft.text.vocabulary import LearningOptions
 
 SOURCES, TARGETS = ["the cat , Ann sees", "the Bob ."], ["Ann , le chat voit .", "Eve"]
 

@@ -12,8 +12,8 @@ import pytest
 
 from weft.text import bpe, unigram
 from weft.text.interruptible import interruptible
-from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 
 
 class Interrupted(KeyboardInterrupt):

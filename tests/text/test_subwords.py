@@ -4,10 +4,10 @@ import pytest
 
 from weft.errors import WeftWarning
 from weft.text import subwords
-from weft.text.options import LearningOptions
 from weft.text.pretokenization import BOUNDARY, Pretokenization
 from weft.text.subwords import MAX_LEARNED_WORD, count_words
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 
 
 def counts(*texts: str, **options: bool) -> dict[str, int]:

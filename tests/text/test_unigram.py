@@ -41,7 +41,7 @@ def test_learning_does_not_depend_on_order_threads_or_process(choices, tmp_path)
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     learn("unigram", texts, size=420, **choices).save(tmp_path / "here.json")
     code = (
-        "import json, sys; from weft.text.unigram import Unigram; from weft.text.options import LearningOptions;"
+        "import json, sys; from weft.text.unigram import Unigram; from weft.text.vocabulary import LearningOptions;"
         "texts = json.load(open(sys.argv[1] + '/texts.json'))[::-1];"
         f"Unigram.learn(texts, LearningOptions(size=420, **{choices!r})).save(sys.argv[1] + '/there.json')"
     )

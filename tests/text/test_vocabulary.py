@@ -1,9 +1,8 @@
 import pytest
 
 from weft.errors import VocabularyError
-from weft.text.options import LearningOptions
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN, visible
-from weft.text.vocabulary import Vocabulary, check_ids, check_text
+from weft.text.vocabulary import LearningOptions, Vocabulary, check_ids, check_text
 
 
 def test_marks_come_first():

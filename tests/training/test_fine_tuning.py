@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from weft.errors import RecipeError, VocabularyError
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.recipe import load_recipe
 from weft.runs.load import load_run
 from weft.runs.weights import model_tensors

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from weft.attention.records import ReturnAttention
+from weft.attention.ragged_attention import ReturnAttention, alignment_weights
 from weft.data.store.token_store import Batch
 from weft.models.build import build_model
-from weft.models.interface import HasTargetLogProbabilities, TargetLogProbabilities, alignment_weights
+from weft.models.interface import HasTargetLogProbabilities, TargetLogProbabilities
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

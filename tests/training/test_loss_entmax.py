@@ -17,9 +17,8 @@ from weft.models.build import build_model
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
 from weft.recipe import Recipe, make_recipe
-from weft.runs.origin import WeightsOrigin
 from weft.runs.status import RunStatus
-from weft.runs.weights import read_metadata
+from weft.runs.weights import WeightsOrigin, read_metadata
 from weft.text.specials import BEGIN
 from weft.training.loss import batch_loss, entmax15_loss
 from weft.training.train import train

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.build import build_model
 from weft.models.interface import Model

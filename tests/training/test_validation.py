@@ -14,7 +14,7 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import WeftWarning
-from weft.evaluation.references import EvaluationItems, each_pair
+from weft.evaluation.pairs import EvaluationItems, each_pair
 from weft.recipe import Recipe
 from weft.training import validation
 from weft.training.events import Started, Validation

@@ -11,7 +11,7 @@ import torch
 from fixtures.search_requests import request
 from fixtures.table_model import END, Table, table
 from weft.errors import SearchError
-from weft.models.sparse_output import log_entmax15
+from weft.models.layers import log_entmax15
 from weft.recipe import SearchSettings, make_recipe
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints

@@ -9,9 +9,9 @@ import torch
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, SearchError
-from weft.models.device import choose_device
 from weft.models.interface import ModelOutput, StepOutput
 from weft.runs.length_limits import LengthLimits
+from weft.runtime.devices import choose_device
 from weft.text import word_splitting as words
 from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train

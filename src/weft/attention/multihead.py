@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from weft.attention.initialization import initialize, initialize_projections
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.ragged_attention import AttentionPattern
-from weft.attention.records import AttentionRecorder
+from weft.attention.ragged_attention import AttentionPattern, AttentionRecorder
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues, append, step_attention
 

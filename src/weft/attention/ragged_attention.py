@@ -3,24 +3,22 @@
     out_i = Σ_j α_ij v_j,   α_i = softmax_j(q_i·k_j / √d + b_ij)      Vaswani et al. 2017, eq. 1, in every head
 
 Queries, keys and values are stored end to end (N, H, D). They are padded, the equation is computed as written, and the
-padding is removed again; only weights that are returned stay padded.
+padding is removed again; only weights that are returned (`return_attention`) stay padded, as `AttentionRecords`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.joined_layout import join_layouts
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.records import AttentionRecorder
-from weft.ragged import Layout, Ragged, additive_mask
+from weft.ragged import CapturableLayout, DeviceLayout, FixedLayout, Layout, Ragged, additive_mask
 from weft.runtime.replaceable import replaceable
 
 
@@ -172,3 +170,109 @@ class PrefixAttention:
             )
         )
         return torch.cat(outputs)
+
+
+def join_layouts(first: Layout, second: Layout) -> Layout:
+    """Each row of the first layout, followed by that of the second: the source and the target of a prefix LM."""
+    if isinstance(first, FixedLayout) or isinstance(second, FixedLayout):
+        return JoinedLayout(first, second)
+    return Layout(first.lengths + second.lengths, first.device)
+
+
+class JoinedLayout(CapturableLayout, DeviceLayout):
+    """A joined layout for updates that are replayed as CUDA graphs. ``longest`` is a bound."""
+
+    def __init__(self, first: Layout, second: Layout) -> None:
+        self.device = first.device
+        self.rows, self.total = first.rows, first.total + second.total
+        self.longest = first.longest + second.longest
+        self.device_lengths = first.device_lengths + second.device_lengths
+
+
+ReturnAttention = bool | Literal["alignment"]
+"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
+are the word alignment, which are all that `alignment_weights` needs."""
+
+
+class AttentionRecord(NamedTuple):
+    """The weights of all heads of one attention of a model."""
+
+    kind: str
+    """"encoder" (self-attention over the source), "decoder" (over the target's history), "cross" (over the source),
+    "copy" (over the source, by which a Transformer copies) or "history" (of a recurrent language model over its
+    previous states)."""
+    layer: int
+    """From 0."""
+    weights_BHTS: Tensor
+    alignment_heads: tuple[int, ...] | None = None
+    """The heads used as the word alignment; None: not specified."""
+
+
+AttentionRecorder = Callable[[str, Tensor], None]
+"""Called with the kind and the weights (B, H, T, S) of each attention of one layer."""
+
+
+class AttentionRecords(list[AttentionRecord]):
+    """The attention weights that a stack returns."""
+
+    def __init__(
+        self, return_attention: ReturnAttention, alignment: Mapping[int, tuple[int, ...] | None] | None = None
+    ) -> None:
+        """``alignment``: the heads that are the word alignment, by layer (None: all of them); none in an encoder."""
+        super().__init__()
+        self.return_attention = return_attention
+        self.alignment = alignment or {}
+
+    def recorder(self, layer: int) -> AttentionRecorder | None:
+        """The recorder for the weights of a layer; None if they are not returned."""
+        if self.return_attention is True or (self.return_attention and layer in self.alignment):
+            heads = self.alignment.get(layer)
+            return lambda kind, weights_BHTS: self.append(AttentionRecord(kind, layer, weights_BHTS, heads))
+        return None
+
+
+def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:
+    """(B, T, S) one weight for every target and source position: the mean over the heads of one layer.
+
+    If a Transformer copies, those of the attention by which it does: they explain the output. Else the heads that
+    model.decoder.alignment_heads names or, if it names none, those of the layer below the top one, which aligns best
+    (Garg et al. 2019, 4.2). Without cross-attention these are the decoder's weights over the source
+    tokens, renormalized; for a recurrent language model, the weights over its own history. None if there are no such
+    weights. Rows past the end of a target have no meaning.
+    """
+    copying = [record for record in records if record.kind == "copy"]
+    aligned = copying or [record for record in records if record.kind in ("cross", "history")]
+    if not aligned and source.longest:
+        aligned = [record for record in records if record.kind == "decoder"]
+    if not aligned:
+        return None
+    if heads := {record.layer: record.alignment_heads for record in aligned if record.alignment_heads}:
+        return mean_of_heads({record.layer: record.weights_BHTS for record in aligned}, heads)
+    record = aligned[alignment_layer(len(aligned))]
+    weights_BTS = record.weights_BHTS.mean(1)
+    if record.kind != "decoder":
+        return weights_BTS
+    return renormalize(weights_BTS[:, :, : source.longest].masked_fill(source.masked_BS[:, None], 0.0))
+
+
+AlignmentHeads = Mapping[int, tuple[int, ...] | None]
+"""The heads that are the word alignment, by layer; None: all heads of the layer."""
+
+
+def mean_of_heads(weights: Mapping[int, Tensor], heads: AlignmentHeads) -> Tensor:
+    """The mean over heads, the second axis of the weights of each layer."""
+    parts = [
+        weights[layer] if numbers is None else torch.stack([weights[layer][:, number] for number in numbers], 1)
+        for layer, numbers in heads.items()
+    ]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).mean(1)
+
+
+def alignment_layer(layers: int) -> int:
+    """The number of the layer whose attention counts as the alignment   Garg et al. 2019, 4.2."""
+    return max(layers - 2, 0)
+
+
+def renormalize(weights: Tensor) -> Tensor:
+    """Weights scaled so that they sum to one."""
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)

@@ -7,17 +7,22 @@ Heads are chosen on every other pair, and the error rates that are reported are 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.attention.ragged_attention import alignment_layer
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.evaluation.alignment import alignment_error_rate
 from weft.evaluation.ibm1 import fit_ibm1
-from weft.models.interface import alignment_layer
-from weft.recipe import TransformerSettings
+from weft.files import save_text
+from weft.recipe import TransformerSettings, load_recipe, make_recipe
+from weft.recipe.toml import leading_comments, write_toml
+from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_folder
 from weft.runtime.activity import activity
 from weft.translation.inspection import heads_of_pair
 from weft.translation.results import WordAttention
@@ -122,3 +127,13 @@ def error_rate(pairs: Sequence[HeadsByPair], heads: Sequence[Head]) -> float:
     ]
     links = [pair.links for pair in pairs]
     return alignment_error_rate(predicted, links, links).error_rate
+
+
+def write_alignment_heads(run: RunFolder, heads: Sequence[tuple[int, int]]) -> None:
+    """Set model.decoder.alignment_heads in recipe.toml; nothing else of the run changes."""
+    with lock_folder(run.path, "writing"):
+        load_recipe(run.recipe)  # fails if it is damaged
+        text = run.recipe.read_text("utf-8")
+        tree = tomllib.loads(text)
+        tree["model"]["decoder"]["alignment_heads"] = [list(head) for head in heads]
+        save_text(run.recipe, write_toml(make_recipe(tree), leading_comments(text)))

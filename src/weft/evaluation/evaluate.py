@@ -24,8 +24,14 @@ from weft.evaluation.metrics import (
     perplexity,
     split_name,
 )
-from weft.evaluation.pairs import EvaluationSet, GivenPairs, find_pairs, find_scorable_items, training_overlap
-from weft.evaluation.references import GROUPINGS
+from weft.evaluation.pairs import (
+    GROUPINGS,
+    EvaluationSet,
+    GivenPairs,
+    find_pairs,
+    find_scorable_items,
+    training_overlap,
+)
 from weft.evaluation.search_errors import TOLERANCE, ScoredOutput, SearchErrors, SearchSpace, classify
 from weft.models.architecture import architecture_of
 from weft.recipe import SearchSettings
@@ -92,9 +98,8 @@ class Evaluation:
         return [*lines, f"{self._counts()}, searched in {self.seconds:.1f} s"]
 
     def _repr_html_(self) -> str:
-        from weft.pictures.html.elements import element
+        from weft.pictures.html.elements import element, table
         from weft.pictures.html.page import fragment
-        from weft.pictures.html.tables import table
 
         scores = [*self.scores, self.perplexity]
         rows = [
@@ -236,7 +241,7 @@ def _grouping(run: Translator, references: str | None) -> str:
     """The grouping of pairs into items: the given one, or that of the recipe."""
     grouping = run.recipe.evaluation.references if references is None else references
     if grouping not in GROUPINGS:
-        raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
+        raise RecipeError(f"evaluation.pairs: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
     return grouping
 
 

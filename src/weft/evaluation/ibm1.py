@@ -7,7 +7,8 @@ It explains each target word f_j by one source word e_i, in any order:
     t(f | e) = c(f | e) / Σ_f' c(f' | e)                                                                        M-step
 
 The likelihood has a single maximum, so that training starts from t uniform. A target word is linked to the source word
-with the largest t, or to none if that is the empty word: one link at most, as attention gives.
+with the largest t, or to none if that is the empty word: one link at most, as attention gives. Simpler still is the
+diagonal.
 """
 
 from __future__ import annotations
@@ -85,3 +86,9 @@ def _cells(pairs: Sequence[Pair], source_ids: dict[str, int], target_ids: dict[s
             positions += [position] * len(row)
             position += 1
     return _Cells(np.array(sources), np.array(targets), np.array(positions))
+
+
+def diagonal_links(pair: Pair) -> Links:
+    """Each target word linked to the source word at the same place of its sentence."""
+    sources, targets = len(words(pair.source)), len(words(pair.target))
+    return [((2 * target + 1) * sources // (2 * targets), target) for target in range(targets)]

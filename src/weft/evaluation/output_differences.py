@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.errors import plural
-from weft.evaluation.references import EvaluationItems
+from weft.evaluation.pairs import EvaluationItems
 from weft.evaluation.top_k import Matches
 from weft.text.string_distance import edit_distance
 

@@ -1,12 +1,13 @@
 """Test pairs: given ones, a split of the run's recipe, or the sentences of an M2 file.
 
-Pairs with a blank side, or with one that is too long, are left out and counted.
+Pairs with a blank side, or with one that is too long, are left out and counted. Each pair is an item; or all pairs
+with the same source are one, with several references.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,12 +18,40 @@ from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
 from weft.evaluation.m2 import M2Sentence, is_m2, read_m2
 from weft.evaluation.max_match import Edit
-from weft.evaluation.references import GROUPINGS, EvaluationItems
 from weft.recipe import Recipe
 from weft.translation.inputs import as_pairs, is_within, max_tokens
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
+
+
+class EvaluationItems(NamedTuple):
+    """The sources to translate, and the references of each."""
+
+    sources: list[str]
+    references: list[list[str]]
+
+
+def each_pair(pairs: Iterable[Pair]) -> EvaluationItems:
+    """Every pair as an item with one reference."""
+    pairs = list(pairs)
+    return EvaluationItems([pair.source for pair in pairs], [[pair.target] for pair in pairs])
+
+
+def grouped_by_source(pairs: Iterable[Pair]) -> EvaluationItems:
+    """Each source once, in the order of first appearance, with the targets of all its pairs in their order.
+
+    Sources are the same if every character is. A target that occurs twice is kept twice: no metric here depends on it.
+    """
+    references: dict[str, list[str]] = {}
+    for pair in pairs:
+        references.setdefault(pair.source, []).append(pair.target)
+    return EvaluationItems(list(references), list(references.values()))
+
+
+GROUPINGS: dict[str, Callable[[Iterable[Pair]], EvaluationItems]] = {"each": each_pair, "grouped": grouped_by_source}
+"""The values of evaluation.references."""
+
 
 SPLITS = ("test", "valid")
 

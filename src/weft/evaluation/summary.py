@@ -18,8 +18,7 @@ from weft.evaluation.evaluate import loaded_run
 from weft.evaluation.marked_differences import Mark, in_brackets, marked, shortened
 from weft.evaluation.metrics import MetricScore, check_metrics, perplexity
 from weft.evaluation.output_differences import similarity
-from weft.evaluation.pairs import EvaluationSet, find_scorable_items, training_overlap
-from weft.evaluation.references import EvaluationItems
+from weft.evaluation.pairs import EvaluationItems, EvaluationSet, find_scorable_items, training_overlap
 from weft.evaluation.significance import Resampling, bootstrap_scores, score_interval
 from weft.translation.translator import Translator
 

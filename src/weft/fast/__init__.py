@@ -47,9 +47,9 @@ VERSIONS: tuple[Version, ...] = (
     # search: steps
     Version(
         "search.interface.steps_for",
-        "steps.choose:one_sentence_steps",
+        "steps.one_sentence_transformer:one_sentence_steps",
         applies="is_one_sentence_on_cpu",
-        test="steps/test_choose.py",
+        test="steps/test_one_sentence_transformer_choose.py",
     ),
     Version(
         "search.beam.BeamStep.update",
@@ -81,32 +81,32 @@ VERSIONS: tuple[Version, ...] = (
     ),
     # search: the best tokens
     Version(
-        "search.top_k.top_k_constrained",
+        "search.constraints.top_k_constrained",
         "searching.top_k:top_k_by_kernel",
         applies="allows_kernel",
         device="cuda",
         test="triton/test_top_k.py",
     ),
     Version(
-        "search.top_k.top_k_extensions",
+        "search.constraints.top_k_extensions",
         "searching.top_k:top_k_by_blocks",
         applies="has_many_blocks",
         test="searching/test_top_k.py",
     ),
     Version(
-        "search.top_k.first_largest",
+        "search.constraints.first_largest",
         "searching.top_k:first_largest_by_numpy",
         applies="is_float_on_cpu",
         test="searching/test_top_k.py",
     ),
     Version(
-        "search.top_k.log_sum_exp",
+        "search.constraints.log_sum_exp",
         "searching.top_k:literal_log_sum_exp",
         applies="is_float_on_cpu",
         test="searching/test_top_k.py",
     ),
     Version(
-        "search.top_k.log_sum_exp",
+        "search.constraints.log_sum_exp",
         "searching.top_k:log_sum_exp_by_softmax",
         applies="is_float_on_gpu",
         device="cuda",
@@ -147,14 +147,14 @@ VERSIONS: tuple[Version, ...] = (
     ),
     # search: tensors on a GPU
     Version(
-        "search.state.to_device",
+        "search.loop.to_device",
         "searching.transfers:to_gpu",
         applies="goes_to_gpu",
         device="cuda",
         test="searching/test_transfers.py",
     ),
     Version(
-        "search.state.longest_output",
+        "search.loop.longest_output",
         "recording.execution:rounded_longest_output",
         applies="is_gpu_search",
         device="cuda",
@@ -201,15 +201,15 @@ VERSIONS: tuple[Version, ...] = (
     ),
     # models
     Version(
-        "models.layers.dropout",
-        "layers.dropout:dropout",
-        applies="applies_to_dropout",
+        "models.layers.dropped",
+        "layers.dropout:dropped",
+        applies="is_on_cpu",
         test="layers/test_dropout.py",
     ),
     Version(
-        "models.layers.dropout_add",
-        "layers.dropout:dropout_add",
-        applies="applies_to_dropout_add",
+        "models.layers.add_dropped",
+        "layers.dropout:add_dropped",
+        applies="adds_on_cpu",
         test="layers/test_dropout.py",
     ),
     Version(
@@ -221,12 +221,12 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "attention.ragged_attention.RaggedAttention.attend",
-        "layers.padded_attention:attend",
-        applies="applies",
-        test="layers/test_padded_attention.py",
+        "layers.transformer:attend_padded",
+        applies="applies_to_padded",
+        test="layers/test_transformer_padded_attention.py",
     ),
     Version(
-        "models.residual.normalize",
+        "models.layers.normalize",
         "layers.transformer:normalize",
         device="cuda",
         applies="applies_to_normalize",
@@ -267,9 +267,9 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "models.transformer_decoder.TransformerDecoder.build_memory",
-        "steps.source_memory:build_memory",
-        applies="applies",
-        test="steps/test_source_memory.py",
+        "layers.transformer:build_memory",
+        applies="applies_to_memory",
+        test="layers/test_transformer_source_memory.py",
     ),
     Version(
         "models.language_model.RecurrentLanguageModel.step",
@@ -285,17 +285,17 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "models.prompted_lm.PromptedLM.encode",
-        "steps.prompts:encode_padded",
+        "recording.prompts:encode_padded",
         device="cuda",
         applies="has_many_shapes",
-        test="steps/test_prompts.py",
+        test="recording/test_prompts_read_at_once.py",
     ),
     Version(
         "models.prompted_lm.read_prompts",
-        "steps.prompts:read_prompts",
+        "recording.prompts:read_prompts",
         device="cuda",
         applies="reads_at_once",
-        test="steps/test_prompts.py",
+        test="recording/test_prompts_read_at_once.py",
     ),
     # recurrent layers
     Version(
@@ -379,10 +379,10 @@ def _has_gpu() -> bool:
 def load_versions() -> None:
     """Import all faster versions of functions that the layers of a model call, before these are compiled."""
     from weft.attention.ragged_attention import RaggedAttention
-    from weft.models import layers, residual
+    from weft.models import layers
     from weft.models.transformer import TransformerLayer
 
-    of_layers: list[Any] = [layers.dropout, layers.dropout_add, residual.normalize, TransformerLayer.forward]
+    of_layers: list[Any] = [layers.dropped, layers.add_dropped, layers.normalize, TransformerLayer.forward]
     for function in (RaggedAttention.attend, *of_layers):
         for version in function.load():
             assert version.applies and version.call

@@ -1,4 +1,4 @@
-"""From a model in weft's terms to a run folder, as if it had been trained here.
+"""From a model in weft's terms to a run folder, as if it had been trained here; and the options of an import.
 
 The folder appears complete in one rename. Weights are stored in single precision; rows of vocabularies are put in the
 order of weft's ids, with the special tokens first.
@@ -16,11 +16,25 @@ from weft.files import save_text
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class ImportOptions(NamedTuple):
+    """The options of an import."""
+
+    source_language: str | None = None
+    target_language: str | None = None
+    default_search: bool = False
+    """Weft's own search settings instead of those of the original."""
+    vocabularies: tuple[Path, ...] = ()
+    """For Marian, fairseq and Joey NMT: one file for both sides, or one each; empty: those found with the model."""
+    numerics: str = "marian"
+    """For a Marian model: sinusoids and ε of norms as in Marian or as in Hugging Face."""
+
 
 TRAINING = {"learning_rate": 5e-5, "label_smoothing": 0.1}
 """Settings for continued training: a rate at which pretrained weights are changed little."""

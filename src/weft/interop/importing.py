@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import CheckpointError
-from weft.interop.imported_run import ImportedModel, write_run
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportedModel, ImportOptions, write_run
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
 from weft.runtime.activity import activity

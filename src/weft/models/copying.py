@@ -46,16 +46,16 @@ from torch.nn import functional
 from weft.attention.edits import AttentionRole
 from weft.attention.initialization import initialize
 from weft.attention.normalizers import Normalizer, make_normalizer
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention, renormalize
 from weft.models.architecture import Architecture, AttentionShape
 from weft.models.encoders import Encoded
-from weft.models.interface import CopyProbabilities, ModelOutput, StepOutput, TargetLogProbabilities, renormalize
+from weft.models.interface import CopyProbabilities, ModelOutput, StepOutput, TargetLogProbabilities
 from weft.models.layers import Output
-from weft.models.mixed_precision import without_autocast
 from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import ModelSettings
+from weft.runtime.devices import without_autocast
 from weft.runtime.replaceable import replaceable
 from weft.text.specials import END, UNKNOWN
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.edits import AttentionEdits, EditedNormalizer
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.errors import SearchError, plural
 from weft.models.architecture import Architecture, architecture_of
 from weft.models.interface import (

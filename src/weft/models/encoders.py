@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import PartArchitecture
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.ragged import Ragged

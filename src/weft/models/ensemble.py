@@ -19,17 +19,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention, alignment_weights
 from weft.errors import SearchError, nearest
 from weft.models.architecture import Architecture, architecture_of
-from weft.models.interface import (
-    HasMaxTargetLength,
-    HasOutputLayer,
-    Model,
-    ModelOutput,
-    StepOutput,
-    alignment_weights,
-)
+from weft.models.interface import HasMaxTargetLength, HasOutputLayer, Model, ModelOutput, StepOutput
 from weft.ragged import Ragged
 
 MEANS = ("arithmetic", "geometric")

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from weft.attention.edits import AttentionRole
 from weft.attention.hard_alignment import AlignmentSizes, HardAlignment, condition, first_position, logsumexp
 from weft.attention.initialization import initialize
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import Architecture, AttentionShape, part_architecture_of
 from weft.models.encoders import Encoded, Encoder
 from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities

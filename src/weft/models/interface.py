@@ -16,15 +16,15 @@ A model may have more, which callers detect with ``isinstance``: `HasOutputLayer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.layers import Output
-from weft.ragged import Layout, Ragged
+from weft.ragged import Ragged
 
 
 class ModelOutput(NamedTuple):
@@ -162,50 +162,3 @@ class ReadsPrompts(Protocol):
 
     def read_prompts(self, tokens: Ragged, memory: Any) -> Any:
         """The state after rows of one length, which is that after as many steps."""
-
-
-def alignment_weights(records: Sequence[AttentionRecord], source: Layout) -> Tensor | None:
-    """(B, T, S) one weight for every target and source position: the mean over the heads of one layer.
-
-    If a Transformer copies, those of the attention by which it does: they explain the output. Else the heads that
-    model.decoder.alignment_heads names or, if it names none, those of the layer below the top one, which aligns best
-    (Garg et al. 2019, 4.2). Without cross-attention these are the decoder's weights over the source
-    tokens, renormalized; for a recurrent language model, the weights over its own history. None if there are no such
-    weights. Rows past the end of a target have no meaning.
-    """
-    copying = [record for record in records if record.kind == "copy"]
-    aligned = copying or [record for record in records if record.kind in ("cross", "history")]
-    if not aligned and source.longest:
-        aligned = [record for record in records if record.kind == "decoder"]
-    if not aligned:
-        return None
-    if heads := {record.layer: record.alignment_heads for record in aligned if record.alignment_heads}:
-        return mean_of_heads({record.layer: record.weights_BHTS for record in aligned}, heads)
-    record = aligned[alignment_layer(len(aligned))]
-    weights_BTS = record.weights_BHTS.mean(1)
-    if record.kind != "decoder":
-        return weights_BTS
-    return renormalize(weights_BTS[:, :, : source.longest].masked_fill(source.masked_BS[:, None], 0.0))
-
-
-AlignmentHeads = Mapping[int, tuple[int, ...] | None]
-"""The heads that are the word alignment, by layer; None: all heads of the layer."""
-
-
-def mean_of_heads(weights: Mapping[int, Tensor], heads: AlignmentHeads) -> Tensor:
-    """The mean over heads, the second axis of the weights of each layer."""
-    parts = [
-        weights[layer] if numbers is None else torch.stack([weights[layer][:, number] for number in numbers], 1)
-        for layer, numbers in heads.items()
-    ]
-    return (parts[0] if len(parts) == 1 else torch.cat(parts, 1)).mean(1)
-
-
-def alignment_layer(layers: int) -> int:
-    """The number of the layer whose attention counts as the alignment   Garg et al. 2019, 4.2."""
-    return max(layers - 2, 0)
-
-
-def renormalize(weights: Tensor) -> Tensor:
-    """Weights scaled so that they sum to one."""
-    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.edits import AttentionRole
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import Architecture, AttentionShape
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output, dropout

@@ -12,12 +12,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.joined_layout import join_layouts
-from weft.attention.ragged_attention import AttentionPattern, PrefixAttention, RaggedAttention, patterns_by_layer
-from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecords,
+    PrefixAttention,
+    RaggedAttention,
+    ReturnAttention,
+    alignment_layer,
+    join_layouts,
+    patterns_by_layer,
+    renormalize,
+)
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import Architecture
-from weft.models.interface import HiddenStates, ModelOutput, StepOutput, alignment_layer, renormalize
+from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
 from weft.models.prompted_lm import prepend_prompts
 from weft.models.transformer import TransformerStack

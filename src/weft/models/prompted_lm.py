@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.attention.joined_layout import join_layouts
+from weft.attention.ragged_attention import join_layouts
 from weft.models.interface import Model, StepOutput
 from weft.ragged import Layout, Ragged
 from weft.runtime.replaceable import replaceable

@@ -6,7 +6,8 @@
               s_t = f(s_{t−1}, [y_{t−1}; ã_{t−1}])          with input feeding (Luong et al. 2015, 3.3)
     before    c_t from s_{t−1}, s_t = f(s_{t−1}, y_{t−1}, c_t)   (Bahdanau et al. 2015, eq. 4)
 
-`RecurrentDecoder.step` is one step of these equations, `forward` the loop over them.
+`RecurrentDecoder.step` is one step of these equations, `forward` the loop over them. A bridge makes the decoder's first
+state of the encoder's last.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from torch import Tensor, nn
 from weft.attention.attention import Attention, AttentionParts, ProjectedKeys
 from weft.attention.edits import AttentionRole
 from weft.attention.normalizers import make_normalizer
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.attention.scores import make_score
+from weft.errors import RecipeError
 from weft.models.architecture import AttentionShape, PartArchitecture
-from weft.models.bridge import make_bridge
+from weft.models.cells import Cell
 from weft.models.encoders import Encoded
 from weft.models.interface import HiddenStates
 from weft.models.layers import dropout
 from weft.models.recurrent import RecurrentStack, StackState
 from weft.ragged import Ragged
-from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings
-from weft.recipe.choices import WINDOWS, resolve
+from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings, RecurrentSettings
+from weft.recipe.choices import CELLS, WINDOWS, resolve
 from weft.runtime.replaceable import replaceable
 from weft.tree import first, map_tree
 
@@ -243,3 +245,68 @@ def repeat_rows(summary_BD: Tensor | None, rows: int) -> Tensor | None:
     if summary_BD is None or summary_BD.shape[0] == rows:
         return summary_BD
     return summary_BD.repeat_interleave(rows // summary_BD.shape[0], 0)
+
+
+class Copy(nn.Module):
+    """s_0 = h_S, layer by layer   Sutskever et al. 2014."""
+
+    def forward(self, final: StackState) -> StackState:
+        return final
+
+
+class Project(nn.Module):
+    """s_0 = tanh(W h_S + b) of the top layer, for every tensor of every layer's state   Bahdanau et al. 2015, A.2.2."""
+
+    def __init__(self, encoder_hidden: int, decoder: RecurrentSettings) -> None:
+        super().__init__()
+        self.state_parts = _cell(decoder).state_parts
+        count = decoder.layers * self.state_parts
+        self.maps = nn.ModuleList(nn.Linear(encoder_hidden, decoder.hidden) for _ in range(count))
+
+    def forward(self, final: StackState) -> StackState:
+        top_BD = final[-1][0]
+        states: list[Tensor] = [torch.tanh(linear(top_BD)) for linear in self.maps]
+        return tuple(tuple(states[i : i + self.state_parts]) for i in range(0, len(states), self.state_parts))
+
+
+class Zero(nn.Module):
+    """s_0 = 0: the decoder reads the source through attention alone."""
+
+    def __init__(self, decoder: RecurrentSettings) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, final: StackState) -> StackState:
+        top_BD = final[-1][0]
+        zero_BD = top_BD.new_zeros(top_BD.shape[0], self.decoder.hidden)
+        return ((zero_BD,) * _cell(self.decoder).state_parts,) * self.decoder.layers
+
+
+Bridge = Copy | Project | Zero
+
+
+def make_bridge(settings: ModelSettings) -> Bridge:
+    """The bridge of a model with a recurrent decoder."""
+    encoder, decoder = settings.encoder, settings.decoder
+    assert isinstance(decoder, RecurrentSettings)
+    final_states = settings.sources.final_states
+    same_shape = final_states == 1 and (encoder.hidden, encoder.layers, encoder.kind) == (
+        decoder.hidden,
+        decoder.layers,
+        decoder.kind,
+    )
+    if settings.bridge == "zero":
+        return Zero(decoder)
+    if settings.bridge == "copy" and not same_shape:
+        raise RecipeError(
+            "model.bridge: 'copy' needs encoder and decoder of the same kind, layers and hidden size; "
+            "use 'project', or 'auto'"
+        )
+    if settings.bridge == "copy" or (settings.bridge == "auto" and same_shape):
+        return Copy()
+    return Project(encoder.hidden * final_states, decoder)
+
+
+def _cell(settings: RecurrentSettings) -> type[Cell]:
+    cell: type[Cell] = resolve(CELLS, settings.kind)
+    return cell

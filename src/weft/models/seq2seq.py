@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from weft.attention.records import ReturnAttention
+from weft.attention.ragged_attention import ReturnAttention
 from weft.models.architecture import Architecture, part_architecture_of
 from weft.models.encoders import Encoder
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput

@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import PartArchitecture, part_architecture_of
 from weft.models.encoders import Encoded, Encoder, make_single_encoder
 from weft.models.layers import Embedding

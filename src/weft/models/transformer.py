@@ -23,17 +23,24 @@ from weft.attention.edits import AttentionRole
 from weft.attention.initialization import initialize
 from weft.attention.multihead import CrossAttention, Heads, SelfAttention
 from weft.attention.normalizers import Normalizer, make_normalizer, softmax
-from weft.attention.ragged_attention import AttentionPattern
-from weft.attention.records import AttentionRecorder, AttentionRecords
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecorder,
+    AttentionRecords,
+    RaggedAttention,
+    ReturnAttention,
+    patterns_by_layer,
+)
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
-from weft.models.architecture import AttentionShape, StackShape
+from weft.models.architecture import AttentionShape, PartArchitecture, StackShape
+from weft.models.encoders import Encoded
 from weft.models.interface import Model
-from weft.models.layers import dropout
-from weft.models.mixed_precision import autocast_dtype
+from weft.models.layers import ResidualBlock, dropout, make_norm, normalize
 from weft.models.positions import Learned, Sinusoidal
-from weft.models.residual import ResidualBlock, make_norm, normalize
+from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TransformerSettings
+from weft.runtime.devices import autocast_dtype
 from weft.runtime.replaceable import replaceable
 
 
@@ -351,3 +358,30 @@ def make_transformer_stack(
         source_width=source_width,
         source_columns=settings.sources.separate_attentions,
     )
+
+
+class TransformerEncoder(nn.Module):
+    """Layers of self-attention over the source   Vaswani et al. 2017, 3.1.
+
+    Without feed-forward networks it is the attention-only encoder.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        assert isinstance(settings.encoder, TransformerSettings)
+        self.stack = make_transformer_stack(settings, settings.encoder, bidirectional=True)
+
+    def forward(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded:
+        records = AttentionRecords(return_attention)
+        layout = embedded.layout
+        stream_ND = self.stack.embed(embedded.values, layout.positions, layout.longest)
+        patterns = patterns_by_layer(
+            lambda bias: RaggedAttention("encoder", layout, layout, bias=bias),
+            self.stack.self_attention_biases(layout.longest, stream_ND.device),
+        )
+        stream_ND = self.stack(stream_ND, layout.positions, patterns, records=records)
+        return Encoded(embedded.like(self.stack.normalize(stream_ND)), None, tuple(records))
+
+    def part_architecture(self, module: str) -> PartArchitecture:
+        stack = f"{module}.stack"
+        return PartArchitecture((self.stack.shape(stack),), self.stack.self_attentions(stack, "encoder"))

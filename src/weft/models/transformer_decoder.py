@@ -9,12 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.edits import AttentionRole
-from weft.attention.ragged_attention import RaggedAttention, patterns_by_layer
-from weft.attention.records import AttentionRecords, ReturnAttention
+from weft.attention.ragged_attention import (
+    AlignmentHeads,
+    AttentionRecords,
+    RaggedAttention,
+    ReturnAttention,
+    alignment_layer,
+    mean_of_heads,
+    patterns_by_layer,
+)
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture
 from weft.models.encoders import Encoded
-from weft.models.interface import AlignmentHeads, HiddenStates, alignment_layer, mean_of_heads
+from weft.models.interface import HiddenStates
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import TransformerSettings

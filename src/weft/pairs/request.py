@@ -12,7 +12,7 @@ from weft.recipe.files import find_recipe
 from weft.recipe.toml import leading_comments
 from weft.runs.layout import RunFolder
 from weft.runs.locks import check_unlocked
-from weft.runs.origin import resume_command
+from weft.runs.weights import resume_command
 
 if TYPE_CHECKING:
     from weft.pairs.recommendation.recommend import Recommendation

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from weft.models.architecture import count_parameters
 from weft.pictures.html.attention_map import attention_map
-from weft.pictures.html.elements import Content, Html, data_text, element
+from weft.pictures.html.elements import Content, Html, data_text, element, table, terms
 from weft.pictures.html.page import fragment
-from weft.pictures.html.tables import table, terms
 from weft.pictures.learning_curves import learning_curves
 from weft.runs.layout import RunFolder
 from weft.runs.training_log import read_training_log

@@ -1,4 +1,4 @@
-"""Terminal output for all views: cells shaded by a value, colors, and lines rendered as one string."""
+"""Terminal output for all views: shaded cells, colors, lines rendered as one string, a table of copied tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from weft.pictures.labels import visible
+from weft.pictures.labels import shorten, visible
 
 Color = tuple[int, int, int]
 Label = Callable[[int], str]
@@ -109,3 +109,20 @@ def render_lines(lines: Sequence[Text], width: int, *, color: bool, ascii_only: 
             rendered.append("".join(style.render(text) if color and style else text for text, style, _ in segments))
     text = "\n".join(rendered) + "\n"
     return text.translate(ASCII_SYMBOLS).encode("ascii", "replace").decode() if ascii_only else text
+
+
+LONGEST_TOKEN = 24
+
+
+def terminal_copied_tokens(
+    tokens: Sequence[str], copied: Sequence[float], gates: Sequence[float], *, ascii_only: bool = False
+) -> str:
+    """A line for each token: the share of its probability that was copied, and the gate g."""
+    names = [shorten(visible(token), LONGEST_TOKEN) for token in tokens]
+    if ascii_only:
+        names = [ascii_text(name) for name in names]
+    width = max(map(cell_len, ["token", *names]))
+    lines = [f"{'token':<{width}}  copied     g"]
+    for name, share, gate in zip(names, copied, gates, strict=True):
+        lines.append(f"{name}{' ' * (width - cell_len(name))}  {share:>6.2f}  {gate:>4.2f}")
+    return "\n".join(lines)

@@ -11,7 +11,6 @@ what it reached; ``summary`` is its line in ``weft recipes``.
 from weft.recipe.base import Settings
 from weft.recipe.corpus import CorpusSettings
 from weft.recipe.data import DataSettings
-from weft.recipe.evaluation import EvaluationSettings
 from weft.recipe.files import SHIPPED, shipped
 from weft.recipe.loading import load_recipe, make_recipe, parse_change
 from weft.recipe.model import (
@@ -25,7 +24,7 @@ from weft.recipe.model import (
     TransformerEncoderSettings,
     TransformerSettings,
 )
-from weft.recipe.recipe import Recipe
+from weft.recipe.recipe import EvaluationSettings, Recipe
 from weft.recipe.search import SearchSettings
 from weft.recipe.tokenizer import TokenizerSettings
 from weft.recipe.training import TrainingSettings

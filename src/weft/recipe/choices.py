@@ -31,7 +31,7 @@ SCORES: dict[str, str] = {
 
 OUTPUTS: dict[str, str] = {
     "cross_entropy": "weft.models.layers:Output",
-    "entmax15": "weft.models.sparse_output:Entmax15Output",
+    "entmax15": "weft.models.layers:Entmax15Output",
 }
 """The output layer that each training loss trains."""
 
@@ -63,8 +63,8 @@ CELLS: dict[str, str] = {
 """Recurrent cells, of encoders and decoders."""
 
 ENCODERS: dict[str, str] = {
-    "transformer": "weft.models.transformer_encoder:TransformerEncoder",
-    "attention": "weft.models.transformer_encoder:TransformerEncoder",
+    "transformer": "weft.models.transformer:TransformerEncoder",
+    "attention": "weft.models.transformer:TransformerEncoder",
 }
 """Encoders without recurrence; every recurrent cell is a kind of encoder too."""
 
@@ -119,10 +119,10 @@ UTILITIES: dict[str, str] = {
 """Utility functions of minimum Bayes risk."""
 
 SCHEDULES: dict[str, str] = {
-    "constant": "weft.training.schedules:constant",
-    "inverse_sqrt": "weft.training.schedules:inverse_sqrt",
-    "cosine": "weft.training.schedules:cosine",
-    "plateau": "weft.training.schedules:constant",
+    "constant": "weft.training.optimizer:constant",
+    "inverse_sqrt": "weft.training.optimizer:inverse_sqrt",
+    "cosine": "weft.training.optimizer:cosine",
+    "plateau": "weft.training.optimizer:constant",
 }
 """Learning rate schedules."""
 

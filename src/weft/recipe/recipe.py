@@ -1,4 +1,4 @@
-"""The recipe: all sections, and the checks that span several of them."""
+"""The recipe: all sections, the two smallest of them, and the checks that span several."""
 
 from __future__ import annotations
 
@@ -12,12 +12,36 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from weft.recipe.base import Seed, Settings
 from weft.recipe.corpus import HubDataset, NamedCorpus, TableFile, as_list
 from weft.recipe.data import DataSettings
-from weft.recipe.evaluation import EvaluationSettings
 from weft.recipe.model import ModelSettings, TransformerSettings
 from weft.recipe.search import SearchSettings
-from weft.recipe.serving import ServingSettings
 from weft.recipe.tokenizer import TokenizerSettings
 from weft.recipe.training import TrainingSettings
+
+
+class ServingSettings(Settings):
+    """[serve]: what a service shows of a run."""
+
+    source: str = Field(
+        "", description="language of the sources, as `weft serve` names it to LibreTranslate's clients, such as en"
+    )
+    target: str = Field("", description="language of the targets, such as fr")
+    examples: bool = Field(
+        True, description="keep a few sources of the validation or test set in the run folder, as examples for the page"
+    )
+
+
+class EvaluationSettings(Settings):
+    """[evaluation]: the report of `weft evaluate`."""
+
+    metrics: list[str] = Field(["bleu", "chrf", "exact_match"], description="metrics that `weft evaluate` reports")
+    former: str | None = Field(
+        None,
+        description="a TSV file of pairs of the former task, to measure what is forgotten; not set: the test set of "
+        "training.start",
+    )
+    references: Literal["each", "grouped"] = Field(
+        "each", description="grouped: pairs with the same source are one item with several references"
+    )
 
 
 class Recipe(Settings):
@@ -207,3 +231,21 @@ class Recipe(Settings):
                 elif corpus is not None and not isinstance(corpus, str | NamedCorpus):
                     columns = f"source = {[*range(1, count + 1)]}, target = {count + 1}"
                     yield f"data.{split}: model.sources.count = {count} needs a table: {{file = FILE, {columns}}}"
+
+
+def only_in_weft(settings: ModelSettings, library: str, *, loss: str) -> str | None:
+    """Why a library of encoder–decoders cannot hold such a model, in a line that names the setting; None if it may.
+
+    ``loss``: the recipe's training.loss.
+    """
+    if loss != "cross_entropy":
+        return f"training.loss: {library} has no output layer for {loss!r}; only for 'cross_entropy'"
+    if settings.kind != "seq2seq":
+        return f"model.kind: {settings.kind!r} is not exported to {library}; only 'seq2seq' is"
+    if settings.sources.count > 1:
+        return f"model.sources.count: {settings.sources.count} sources are not known to {library}; it has one"
+    if settings.attention.normalizer != "softmax":
+        return f"model.attention.normalizer: {settings.attention.normalizer!r} is not known to {library}"
+    if settings.copies:
+        return f"model.copy: copying is not known to {library}"
+    return None

@@ -26,8 +26,7 @@ from weft.recipe.training import MAX_ALPHA, NO_ADAPTER, LoraSettings
 from weft.runs import adapted_run
 from weft.runs.adapted_run import WEIGHTS
 from weft.runs.layout import RunFolder
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import TensorFile, Tensors, check_finite, read_tensors, write_tensors
+from weft.runs.weights import TensorFile, Tensors, WeightsOrigin, check_finite, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from weft.models.interface import Model

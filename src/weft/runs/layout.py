@@ -35,14 +35,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.errors import CheckpointError, option
+from weft.errors import CheckpointError, WeftError, option
 from weft.files import check_checksum, read_json, save_bytes, save_text, sync_folder, with_checksum
 from weft.runs.locks import creating_folder, is_empty_folder
-from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import (
     FORMAT,
     TensorFile,
     Tensors,
+    WeightsOrigin,
     check_format,
     check_tensor_format,
     read_metadata,
@@ -59,6 +59,13 @@ HALF_WRITTEN = re.compile(
     r"adapter_config\.json|adapter_model\.safetensors)(\.[0-9]+)?\.part"
 )
 """The files in a run folder, or in that of an adapter, that a killed process leaves behind."""
+EXAMPLES_NAME = "examples.json"
+"""A few sources of the validation or test set, which the page of `weft serve` offers to translate. They are chosen when
+a run is trained (`weft.data.preparation.corpora.example_sources`), so that serving a run reads its folder only."""
+MAX_EXAMPLES = 8
+MAX_EXAMPLE_CHARACTERS = 1_000
+"""Characters of a source; longer sources are no examples."""
+MAX_EXAMPLES_BYTES = 1 << 16
 
 
 class Checkpoint(NamedTuple):
@@ -274,3 +281,20 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def write_examples(folder: Path, sources: Sequence[str]) -> None:
+    save_text(folder / EXAMPLES_NAME, json.dumps(list(sources), ensure_ascii=False, indent=1) + "\n")
+
+
+def read_examples(folder: Path) -> list[str]:
+    """The examples of a run folder; none if it has none. A link is not followed: it may lead out of the folder."""
+    path = folder / EXAMPLES_NAME
+    if path.is_symlink() or not path.is_file():
+        return []
+    try:
+        sources = read_json(path, max_bytes=MAX_EXAMPLES_BYTES)
+    except (WeftError, OSError):
+        return []
+    texts = [text for text in sources if isinstance(text, str)] if isinstance(sources, list) else []
+    return [text for text in texts if text.strip() and len(text) <= MAX_EXAMPLE_CHARACTERS][:MAX_EXAMPLES]

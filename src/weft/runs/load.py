@@ -1,6 +1,7 @@
 """Reading a run folder: its recipe, its tokenizers and its model. `weft.load` makes a `Translator` of them.
 
-Most of the time goes into imports, and into reading the weights; so they are read while modules are imported.
+Most of the time goes into imports, and into reading the weights; so they are read while modules are imported. A
+model that copies (``model.copy``) is told which target ids the source ids of its tokenizers stand for.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
-from weft.errors import CheckpointError
+from weft.errors import CheckpointError, RecipeError
 from weft.runs.layout import RunFolder, fingerprint
 from weft.runs.length_limits import SMALLEST, LengthLimits
-from weft.runs.origin import WeightsOrigin
 from weft.runs.weights import (
     Shapes,
     TensorFile,
     TensorReading,
+    WeightsOrigin,
     check_finite,
     check_shapes,
     load_weights,
@@ -26,10 +27,12 @@ from weft.runs.weights import (
     shapes_of,
 )
 from weft.runtime.activity import activity
+from weft.text.tokenizer import Tokenizers
 
 if TYPE_CHECKING:
     from weft.models.interface import Model
-    from weft.recipe import Recipe
+    from weft.recipe import ModelSettings, Recipe
+    from weft.text.copying import SentenceIds
     from weft.text.tokenizer import Tokenizers
 
 
@@ -104,7 +107,7 @@ class _BackgroundReading:
 def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, reading: _BackgroundReading) -> LoadedRun:
     from weft.recipe import load_recipe
     from weft.recipe.training import NO_ADAPTER
-    from weft.runs.copying import set_copy_table
+    from weft.runs.load import set_copy_table
     from weft.text.tokenizer import load_tokenizers
 
     recipe = load_recipe(folder.recipe)
@@ -152,3 +155,33 @@ def _check_layers(recipe: Recipe, tensors: int, *, where: str) -> None:
             raise CheckpointError(
                 f"{where}: does not fit its recipe: it has {tensors} tensors, fewer than model.{side}.layers = {layers}"
             )
+
+
+def set_copy_table(model: Model, settings: ModelSettings, tokenizers: Tokenizers) -> None:
+    """Tell a model that copies which target ids the source ids of its run stand for."""
+    if not settings.copies:
+        return
+    from weft.models.architecture import architecture_of
+
+    if not architecture_of(model).copies:
+        return
+    from weft.models.copying import CopySource, CopyTable
+    from weft.text.copying import SentenceIds, target_ids
+    from weft.text.specials import END
+
+    table = CopyTable(target_ids(tokenizers), own_ids=SentenceIds.of(tokenizers) is not None)
+    if not table.own_ids and not any(id > END for id in table.target_ids):
+        raise RecipeError(
+            "model.copy: no source token is in the target vocabulary, so none can be copied; "
+            "set tokenizer.joint = true, or the same kind of tokenizer for both sides"
+        )
+    cast(CopySource, model).set_table(table)
+
+
+def sentence_ids(settings: ModelSettings, tokenizers: Tokenizers) -> SentenceIds | None:
+    """Ids for tokens that are not in the vocabularies; None if the model, or a tokenizer, has none."""
+    if not settings.copies:
+        return None
+    from weft.text.copying import SentenceIds
+
+    return SentenceIds.of(tokenizers)

@@ -17,8 +17,7 @@ from weft.errors import WeftError
 from weft.recipe.files import read_tree
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_owner
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import read_metadata, read_shapes
+from weft.runs.weights import WeightsOrigin, read_metadata, read_shapes
 
 LOG_TAIL = 1 << 16
 """Bytes at the end of log.jsonl that are read."""

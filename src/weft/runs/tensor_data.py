@@ -17,7 +17,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import CheckpointError
-from weft.files import CHECKSUM
+from weft.files import CHECKSUM, encoded_header
 
 if TYPE_CHECKING:
     import torch
@@ -44,12 +44,6 @@ ALIGNMENT = 64
 """Bytes. As in tensors that torch allocates: results of products may depend on it."""
 COPIED_BYTES = 1 << 20
 """A tensor of fewer bytes is copied out of its block where it is not aligned there."""
-
-
-def encoded_header(header: dict[str, Any]) -> bytes:
-    """The header of a safetensors file, sorted: the library writes metadata in a random order."""
-    encoded = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    return encoded + b" " * (-len(encoded) % 8)
 
 
 class _Entry(NamedTuple):

@@ -16,7 +16,6 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from weft.runtime.replaceable import replaceable
-from weft.search.gaps import beam_bounds, gaps
 from weft.search.interface import (
     BY_CONSTRAINTS,
     BY_END,
@@ -28,7 +27,7 @@ from weft.search.interface import (
     StepModel,
 )
 from weft.search.loop import StepRecords, steps_of
-from weft.search.ranking import Ranking
+from weft.search.ranking import Ranking, beam_bounds, gaps
 from weft.tree import map_tree, repeat
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ group sees the tokens that the groups before it have just chosen ``diversity`` l
 that steers the choice and is undone afterwards.
 
 Of every hypothesis that has ended the beam knows a bound on how much better any other output can be (`Hypothesis.gap`,
-see `weft.search.gaps`), unless it is divided into groups.
+see `weft.search.ranking`), unless it is divided into groups.
 
 Constraints, forced prefixes and minimum lengths change the *scores* that hypotheses are compared by; log p stays the
 model's.
@@ -39,12 +39,17 @@ from torch.nn.functional import pad
 from weft.errors import SearchError
 from weft.runtime.replaceable import replaceable
 from weft.search.backtrace import BeamRecord, Candidates, backtrace
-from weft.search.constraints import LogitsConstraint, apply_constraints
+from weft.search.constraints import (
+    Extensions,
+    LogitsConstraint,
+    apply_constraints,
+    top_k,
+    top_k_constrained,
+    top_k_extensions,
+)
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, steps_for
-from weft.search.loop import StepLoop
+from weft.search.loop import SearchInputs, SearchStart, SearchState, StepLoop, history_window
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
-from weft.search.state import SearchInputs, SearchStart, SearchState, history_window
-from weft.search.top_k import Extensions, top_k, top_k_constrained, top_k_extensions
 from weft.tree import Tree
 
 STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")

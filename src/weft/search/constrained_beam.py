@@ -36,12 +36,10 @@ from torch import Tensor
 from weft.errors import SearchError
 from weft.search.backtrace import stack_attention
 from weft.search.beam import BeamOptions
-from weft.search.constraints import apply_constraints, forbid
+from weft.search.constraints import apply_constraints, forbid, top_k
 from weft.search.interface import FORBIDDEN, NO_TOKEN, Hypothesis, SearchRequest, StepModel
-from weft.search.loop import StepLoop, StepRecords, steps_of
+from weft.search.loop import SearchState, StepLoop, StepRecords, steps_of
 from weft.search.ranking import NO_ATTENTION, Ranking, coverage_score
-from weft.search.state import SearchState
-from weft.search.top_k import top_k
 from weft.tree import map_tree, repeat
 
 Progress = tuple[tuple[int, int], ...]

@@ -15,7 +15,7 @@ is tight where scores are log p(y|x) and loose where they are divided by the len
 certainty, to the limit.
 
 Ties, in both: of equal scores the higher log p, then the shorter, then the one whose ids come first in lexicographic
-order. An output that was shown to be the best has a gap of 0 (`weft.search.gaps`).
+order. An output that was shown to be the best has a gap of 0 (`weft.search.ranking`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ from torch.nn.functional import pad
 
 from weft.errors import SearchError
 from weft.search.backtrace import attention_of
-from weft.search.gaps import TOLERANCE, gap
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
-from weft.search.loop import StepLoop
-from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
-from weft.search.state import SearchState
+from weft.search.loop import SearchState, StepLoop
+from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, TOLERANCE, Ranking, coverage_score, gap
 from weft.tree import select
 
 CHUNK = 1024

@@ -113,7 +113,7 @@ class Hypothesis:
     gap: float | None = None
     """Optimality gap: an upper bound on (the best score of an output that is not returned before this one − this
     score). 0: proven optimal; None: the search knows no bound, or the hypothesis did not end by itself. See
-    `weft.search.gaps`."""
+    `weft.search.ranking`."""
     trace: Trace | None = None
     """The steps of the search, on request and on the best hypothesis only."""
 

@@ -1,4 +1,7 @@
-"""The loop that takes the steps of a search. Finished sentences leave the batch after every step.
+"""The loop that takes the steps of a search, and all that a search knows between two of them: a `SearchState`.
+
+The state is a tree of tensors. Finished sentences leave the batch after every step. Letters: B sentences, R rows
+(hypotheses; those of a sentence stand side by side), W the window of the history.
 
 An `ObservedLoop` reports every step to an observer, and drops sentences whose output is no longer needed.
 """
@@ -6,13 +9,186 @@ An `ObservedLoop` reports every step to an observer, and drops sentences whose o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.state import SearchInputs, SearchStart, SearchState
-from weft.tree import Tree, leaves, map_tree
+from weft.runtime.replaceable import replaceable
+from weft.search.interface import NO_TOKEN, SearchRequest, StepModel
+from weft.tree import Tree, keep, leaves, map_tree, repeat, select
+
+
+class Limits(NamedTuple):
+    """The limits of each sentence, which hold from the start."""
+
+    max_lengths_B: Tensor
+    """The most tokens, the end token counted."""
+    min_lengths_B: Tensor | None
+    """The fewest tokens before the end token; None: no sentence has a minimum."""
+    prefixes_BP: Tensor | None
+    """Forced first tokens, followed by at least one `NO_TOKEN`; None: no sentence has any."""
+
+    @classmethod
+    def of(cls, request: SearchRequest) -> Limits:
+        """The limits of a request, on the CPU."""
+        prefixes_BP = min_lengths_B = None
+        if any(request.prefixes):
+            width = max(map(len, request.prefixes)) + 1
+            padded = [[*prefix, *[NO_TOKEN] * (width - len(prefix))] for prefix in request.prefixes]
+            prefixes_BP = torch.tensor(padded)
+        if any(request.min_lengths):
+            min_lengths_B = torch.as_tensor(request.min_lengths)
+        return cls(torch.as_tensor(request.max_lengths), min_lengths_B, prefixes_BP)
+
+
+class SearchInputs(NamedTuple):
+    """The inputs of a search, with a row for every sentence. They stay the same from the first step to the last."""
+
+    memory: Tree
+    """The encoder output."""
+    limits: Limits
+    rng_keys_B: Tensor | None
+    """For random draws; None: there are none."""
+    source_lengths_B: Tensor | None
+    """For a coverage penalty: attention weights beyond them are padding; None: there is no padding."""
+
+    @classmethod
+    def of(cls, request: SearchRequest, *, draws: bool = False, covers: bool = False) -> SearchInputs:
+        """The inputs of a request, all but the memory on the CPU.
+
+        ``draws``: whether random numbers are drawn; ``covers``: whether there is a coverage penalty.
+        """
+        keys = None
+        if draws:
+            keys = torch.as_tensor(request.rng_keys) if request.rng_keys else torch.arange(len(request.max_lengths))
+        source_lengths_B = torch.as_tensor(request.source_lengths) if covers and request.source_lengths else None
+        return cls(request.memory, Limits.of(request), keys, source_lengths_B)
+
+    def on(self, device: torch.device) -> SearchInputs:
+        """The inputs on a device, where the memory is already."""
+        _, *others = self
+        return SearchInputs(self.memory, *map_tree(lambda leaf: to_device(leaf, device), tuple(others)))
+
+
+@replaceable
+def to_device(values: Sequence[int] | np.ndarray | Tensor, device: torch.device | str) -> Tensor:
+    """Values as a tensor on a device, where they may be already."""
+    return torch.as_tensor(values).to(device)
+
+
+@replaceable
+def longest_output(max_lengths: Sequence[int], device: torch.device) -> int:
+    """The most tokens that any output of a batch may have."""
+    return max(max_lengths, default=0)
+
+
+def history_window(request: SearchRequest) -> int:
+    """The number of latest tokens that the constraints read."""
+    longest = longest_output(request.max_lengths, request.device)
+    windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
+    return max(windows, default=0)
+
+
+class SearchState(NamedTuple):
+    """A search between two steps."""
+
+    tokens_R: Tensor
+    """The last token of each row."""
+    model_state: Tree
+    """(R, …)"""
+    history_RW: Tensor | None
+    """The latest tokens, the newest last, which constraints read; None where there are no constraints."""
+    inputs: SearchInputs
+    """(B, …)"""
+    sentences_B: Tensor
+    """The positions of these sentences in the batch that was given."""
+    done_B: Tensor
+    extra: Any
+    """(B, …) whatever else the search keeps."""
+    length_1: Tensor
+    """The number of tokens of every row."""
+
+    @property
+    def memory(self) -> Tree:
+        return self.inputs.memory
+
+    @property
+    def limits(self) -> Limits:
+        return self.inputs.limits
+
+    @classmethod
+    def start(cls, request: SearchRequest, model_state: Tree, *, rows: int = 1, extra: Any = None) -> SearchState:
+        """The state before the first token. ``model_state``: ``rows`` rows for every sentence."""
+        inputs, window = SearchInputs.of(request).on(request.device), history_window(request)
+        return cls.of(inputs, model_state, begin=request.begin, rows=rows, window=window)._replace(extra=extra)
+
+    @classmethod
+    def of(cls, inputs: SearchInputs, model_state: Tree, *, begin: int, rows: int, window: int) -> SearchState:
+        """Before the first token, from inputs on a device; without extra."""
+        count, device = len(inputs.limits.max_lengths_B), inputs.limits.max_lengths_B.device
+        return cls(
+            tokens_R=torch.full((count * rows,), begin, device=device),
+            model_state=model_state,
+            history_RW=torch.full((count * rows, window), NO_TOKEN, device=device) if window else None,
+            inputs=inputs,
+            sentences_B=torch.arange(count, device=device),
+            done_B=torch.zeros(count, dtype=torch.bool, device=device),
+            extra=None,
+            length_1=torch.zeros(1, dtype=torch.int64, device=device),
+        )
+
+    def advance(self, model_state: Tree, parents_R: Tensor | None, tokens_R: Tensor) -> SearchState:
+        """One token further. ``parents_R``: the row that each row continues; None: itself."""
+        history_RW = self.history_RW
+        if parents_R is not None:
+            model_state = select(model_state, parents_R)
+            history_RW = None if history_RW is None else history_RW.index_select(0, parents_R)
+        if history_RW is not None:
+            history_RW = torch.cat([history_RW[:, 1:], tokens_R[:, None]], 1)
+        return self._replace(
+            model_state=model_state, history_RW=history_RW, tokens_R=tokens_R, length_1=self.length_1 + 1
+        )
+
+    def keep_sentences(self, indices: Tensor) -> SearchState:
+        """These sentences alone, with all their rows."""
+        rows_per_sentence = len(self.tokens_R) // len(self.sentences_B)
+        rows = indices
+        if rows_per_sentence > 1:
+            offsets = torch.arange(rows_per_sentence, device=indices.device)
+            rows = (indices[:, None] * rows_per_sentence + offsets).flatten()
+        tokens_R, model_state, history_RW = keep((self.tokens_R, self.model_state, self.history_RW), rows)
+        by_sentence = (self.inputs, self.sentences_B, self.done_B, self.extra)
+        inputs, sentences_B, done_B, extra = select(by_sentence, indices)
+        return SearchState(tokens_R, model_state, history_RW, inputs, sentences_B, done_B, extra, self.length_1)
+
+
+@dataclass(frozen=True)
+class SearchStart:
+    """Makes the first state of a search. Starts that compare equal make equal states of equal inputs."""
+
+    model: StepModel
+    begin: int
+    rows: int
+    """Hypotheses of every sentence."""
+    window: int
+    """Window of the history; see `history_window`."""
+    device: torch.device
+
+    def __call__(self, inputs: SearchInputs) -> SearchState:
+        """``inputs``: on the device."""
+        model_state = self.model.start(inputs.memory)
+        if self.rows > 1:
+            model_state = repeat(model_state, self.rows)
+        state = SearchState.of(inputs, model_state, begin=self.begin, rows=self.rows, window=self.window)
+        return state._replace(extra=self.extra(inputs))
+
+    def extra(self, inputs: SearchInputs) -> Any:
+        """`SearchState.extra` before the first step. Its values depend on nothing but the shapes of the inputs."""
+        raise NotImplementedError
+
 
 Step = Callable[[SearchState], tuple[SearchState, Tree]]
 """One step of a search: the state after it, and a record of what was done, tensors (B, …).

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from weft.runtime.replaceable import replaceable
 from weft.search.backtrace import stack_attention
-from weft.search.gaps import gap, gaps, greedy_bound, greedy_bounds, penalties
 from weft.search.interface import (
     BY_CONSTRAINTS,
     BY_END,
@@ -20,9 +19,8 @@ from weft.search.interface import (
     HypothesisArrays,
     SearchRequest,
 )
-from weft.search.loop import StepRecords, steps_of
-from weft.search.ranking import Ranking, coverage_score
-from weft.search.state import to_device
+from weft.search.loop import StepRecords, steps_of, to_device
+from weft.search.ranking import Ranking, coverage_score, gap, gaps, greedy_bound, greedy_bounds, penalties
 from weft.search.trace import Draw, PathTrace
 from weft.tree import map_tree
 

@@ -1,4 +1,4 @@
-"""Scores by which hypotheses are ranked.
+"""Scores by which hypotheses are ranked, and what proves that an output is the best of all.
 
     power   log p(y|x) / |y|^α                 α = 0: log-probability alone; α = 1: mean log-probability of a token
     gnmt    log p(y|x) / ((5 + |y|) / 6)^α     Wu et al. 2016, eq. 14
@@ -7,14 +7,37 @@
 and, with a coverage penalty, + β Σ_j log min(Σ_t a_tj, 1): source tokens j with little attention count against a
 hypothesis (the same paper). |y| counts the end token, as log p(y|x) does. Where a constraint lowers log p of a token,
 as a repetition penalty does, the lowered one counts here; `Hypothesis.log_probability` stays the model's.
+
+**Optimality gaps**: how much better than the outputs of a search any other output could be. The space of outputs is
+that of the exact searches (`weft.search.exact`): all sequences of at most L tokens that end with the end token; under
+constraints, those that they allow. Every output that a search has not found begins with a prefix that it has discarded.
+log p only falls, so that none of them scores higher than the largest bound of a discarded prefix (`Ranking.bound`):
+
+    gap_i = max(0, max_prefixes bound(prefix) − score_i)
+
+for the i-th of the outputs that were found, best first. Where it is 0, no output but those before it scores as high:
+those up to the i-th are proven to be the best i. The discarded prefixes are known to each search:
+
+    beam     at each step the extensions after the k best, some of which it may keep where others end; at the end what
+             is still in the beam
+    greedy   all other tokens together have probability 1 − p(y_t), so none of them has more
+    exact    after `search.max_nodes`, the prefixes that still wait to be expanded
+
+The bound is tight where scores are log p and loose where they are divided by the length: a prefix might continue, with
+certainty, to the limit. Rounding counts as a gap, and so do equal scores, except in exact search, which orders them.
+Sampling, minimum Bayes risk, diverse groups and required phrases rank by something else and know no gap.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from weft.search.interface import FORBIDDEN
 
 MIN_COVERAGE = 1e-6
 """The least coverage that a source token counts with, so that no penalty is infinite."""
@@ -67,3 +90,73 @@ def coverage_score(coverage_XS: Tensor, source_lengths_B: Tensor | None = None) 
         is_padding_BS = torch.arange(logs_XS.shape[-1], device=logs_XS.device) >= source_lengths_B[:, None]
         logs_XS = logs_XS.masked_fill(is_padding_BS[:, None], 0.0)
     return logs_XS.sum(-1)
+
+
+TOLERANCE = 1e-5
+"""Relative rounding error of a score that was found in another batch."""
+PROBABILITY_ERROR = 1e-6
+"""Rounding error of a probability."""
+
+
+def gap(bound: float, score: float) -> float:
+    """The optimality gap of a score; ``bound``: an upper bound on the scores of all other outputs."""
+    if bound == FORBIDDEN:
+        return 0.0
+    return max(bound - score + rounding_error(bound), 0.0)
+
+
+def gaps(bounds: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """`gap` of several."""
+    with np.errstate(invalid="ignore"):  # −∞ − −∞, which is replaced
+        differences = bounds - scores + TOLERANCE * (1.0 + np.abs(bounds))
+    return np.where(bounds == FORBIDDEN, 0.0, np.maximum(differences, 0.0))
+
+
+def rounding_error(score: float) -> float:
+    """The most by which a score may differ in another batch."""
+    return TOLERANCE * (1.0 + abs(score))
+
+
+def greedy_bound(log_probs: Sequence[float], ranking: Ranking, max_length: int) -> float:
+    """An upper bound on the scores of all outputs but the one whose tokens have these log-probabilities."""
+    log_probs_T = np.array(log_probs, dtype=np.float64)
+    others_T = np.log(np.maximum(1.0 - np.exp(log_probs_T), 0.0) + PROBABILITY_ERROR)
+    before_T = np.cumsum(log_probs_T) - log_probs_T
+    return ranking.bound(float((before_T + others_T).max(initial=FORBIDDEN)), max_length)
+
+
+def greedy_bounds(
+    log_probs_TR: np.ndarray, lengths_R: np.ndarray, ranking: Ranking, max_lengths: Sequence[int]
+) -> np.ndarray:
+    """`greedy_bound` of several outputs, each with its number of tokens."""
+    others_TR = np.log(np.maximum(1.0 - np.exp(log_probs_TR), 0.0) + PROBABILITY_ERROR)
+    before_TR = np.cumsum(log_probs_TR, 0) - log_probs_TR
+    inside_TR = np.arange(len(log_probs_TR))[:, None] < lengths_R
+    best_R = np.where(inside_TR, before_TR + others_TR, FORBIDDEN).max(0, initial=FORBIDDEN)
+    return best_R / penalties(ranking, max_lengths)
+
+
+def penalties(ranking: Ranking, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """`Ranking.penalty` of several lengths, of which few are different."""
+    different, indices = np.unique(np.asarray(lengths, dtype=np.int64), return_inverse=True)
+    return np.array([ranking.penalty(length) for length in different.tolist()])[indices]
+
+
+def beam_bounds(
+    following_TB: np.ndarray,
+    unfinished_B: np.ndarray,
+    stops_B: np.ndarray,
+    max_lengths: Sequence[int],
+    ranking: Ranking,
+) -> np.ndarray:
+    """(B,) Of the scores of all outputs that a beam has not set aside.
+
+    log p of the first extension after the k best, by step (``following_TB``), and of the best in the beam at the end.
+    ``stops_B``: the last step of each sentence.
+    """
+    limits_B = np.maximum(np.array(max_lengths), 1)
+    penalties_B = penalties(ranking, limits_B)
+    steps_T1 = np.arange(len(following_TB))[:, None]
+    discarded_B = np.where(steps_T1 <= stops_B, following_TB, FORBIDDEN).max(0)
+    unfinished_B = np.where(stops_B + 1 < limits_B, unfinished_B, FORBIDDEN)
+    return np.maximum(discarded_B, unfinished_B) / penalties_B

@@ -45,6 +45,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from weft.errors import VocabularyError
 from weft.text.interruptible import interruptible
+from weft.text.preprocessing import BYTE_TOKENS, check_patterns
 from weft.text.pretokenization import (
     BOUNDARY,
     BYTE_BOUNDARY,
@@ -63,12 +64,11 @@ from weft.text.subwords import (
     protected_tokens,
     too_small,
 )
-from weft.text.symbols import BYTE_TOKENS, check_patterns
 from weft.text.vocabulary import check_text
 
 if TYPE_CHECKING:
     from weft.text.bpe_dropout import BPEDropout
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 Merges = list[tuple[str, str]]
 END_OF_WORD = "</w>"

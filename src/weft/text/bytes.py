@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from weft.errors import VocabularyError
-from weft.text.options import LearningOptions
+from weft.text.id_rows import TokenArrays
 from weft.text.specials import SPECIALS, UNKNOWN_TEXT, visible
 from weft.text.utf8 import decode_bytes, spans_of_bytes
-from weft.text.vocabulary import FIRST_SYMBOL_ID, check_ids, check_lengths, check_text, save_tokenizer
-from weft.text.word_cache import TokenArrays
+from weft.text.vocabulary import FIRST_SYMBOL_ID, LearningOptions, check_ids, check_lengths, check_text, save_tokenizer
 
 
 class ByteTokenizer:

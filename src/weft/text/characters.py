@@ -29,10 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import VocabularyError
+from weft.text.id_rows import TokenArrays, to_arrays
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.vocabulary import (
     FIRST_SYMBOL_ID,
+    SymbolTokenizer,
     Vocabulary,
     check_ids,
     check_lengths,
@@ -43,15 +45,14 @@ from weft.text.vocabulary import (
     read_vocabulary,
     save_tokenizer,
 )
-from weft.text.word_cache import TokenArrays, to_arrays
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 _TAG_OR_CHARACTER = re.compile(rf"(?!{'|'.join(map(re.escape, SPECIALS))})<[^<>\s]+>|.", re.DOTALL)
 
 
-class CharacterTokenizer:
+class CharacterTokenizer(SymbolTokenizer):
     """One id for each Unicode character, or for each tag with `tags`; of decomposed text with `decompose`."""
 
     kind = "character"
@@ -90,25 +91,6 @@ class CharacterTokenizer:
         characters = (character for text in checked(texts) for character in self._split(text))
         vocabulary = self.vocabulary.extended(characters, minimum_count=minimum_count)
         return type(self)(vocabulary, tags=self.tags, decompose=self.decompose, preprocessor=self.preprocessor)
-
-    @property
-    def size(self) -> int:
-        return len(self.vocabulary)
-
-    def encode(self, text: str) -> list[int]:
-        check_text(text)
-        return self.vocabulary.ids(self._split(text))
-
-    def symbols(self, text: str) -> Sequence[str]:
-        """The characters and tags of a text: one for every id of `encode`."""
-        check_text(text)
-        return self._split(text)
-
-    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
-        return self.vocabulary.ids(symbols)
-
-    def id_symbols(self, ids: Sequence[int]) -> list[str]:
-        return [self.vocabulary.symbol(id) for id in ids]
 
     def with_symbols(self, symbols: Sequence[str]) -> Self:
         """The tokenizer with ids for these symbols after its own; for decoding only."""

@@ -18,9 +18,9 @@ from weft.errors import ColumnCountError, plural
 from weft.text.bpe import BPE
 from weft.text.copying import HasSymbols
 from weft.text.features import features_as_tags
+from weft.text.id_rows import TokenArrays, to_lists
 from weft.text.specials import END, SPECIALS
 from weft.text.tokenizer import Tokenizer
-from weft.text.word_cache import TokenArrays, to_lists
 
 SEPARATOR = "\t"
 NO_SYMBOL = "\t\t"

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from weft.errors import VocabularyError
 from weft.files import save_text
 from weft.text.external_engines import SentencePieceEngine, TokenizersEngine
+from weft.text.id_rows import TokenArrays, to_arrays, to_lists
 from weft.text.isolation import IsolatedError, IsolatedProcess, library_errors
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN, UNKNOWN_TEXT, visible
 from weft.text.vocabulary import FORMAT, check_ids, check_text
-from weft.text.word_cache import TokenArrays, to_arrays, to_lists
 
 MAX_ID = (1 << 24) - 1
 """The largest id that a file may give to a token: there is a table of all ids up to it."""

@@ -9,8 +9,8 @@ and the last word get the marker too, so that a word is tokenized the same way w
 marker is one character: ``▁`` (U+2581), or ``Ġ`` for byte level. With ``split_punctuation`` no subword crosses a
 punctuation mark or symbol, except that an apostrophe between letters belongs to the letters before it (``l'`` ``ami``).
 
-**Symbols** (`weft.text.symbols`) split a text into segments, each of which gets its outer marker like a text of its
-own; decoding removes the outer marker of every segment. So a space beside a symbol is a token, the marker alone:
+**Symbols** (`weft.text.preprocessing`) split a text into segments, each of which gets its outer marker like a text of
+its own; decoding removes the outer marker of every segment. So a space beside a symbol is a token, the marker alone:
 ``<2de> low`` has one token more than ``<2de>low``, and both are restored exactly.
 
 **Protected matches** carry no marker: a space that would be marked on one is a token. To a pattern, a text has one
@@ -30,12 +30,11 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from weft.errors import VocabularyError
-from weft.text import normalization
+from weft.text.preprocessing import BYTE_TOKENS, alternatives, any_of, check_patterns, check_symbols, normalizers_of
 from weft.text.specials import SPECIALS, UNKNOWN
-from weft.text.symbols import BYTE_TOKENS, alternatives, any_of, check_patterns, check_symbols
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 BOUNDARY = "▁"
 BOUNDARY_REPLACEMENT = "_"
@@ -62,7 +61,7 @@ class Pretokenization:
     @classmethod
     def from_options(cls, options: LearningOptions) -> Pretokenization:
         """The pretokenization of a tokenizer to be learned, with its symbols and patterns checked."""
-        normalization.normalizers_of(options.normalize, options.lowercase)
+        normalizers_of(options.normalize, options.lowercase)
         for symbol in check_symbols(options.symbols) if options.byte_level else ():
             if len(symbol) == 1 or not symbol.isascii():  # its characters would stand for bytes
                 raise VocabularyError(f"symbol {symbol!r}: with byte_level, expected two or more ASCII characters")
@@ -103,7 +102,7 @@ def untrained_tokenizer(scheme: Pretokenization, *, split_specials: bool) -> tok
     outer: normalizers.Normalizer = normalizers.Prepend(boundary)
     if scheme.end_of_word:  # after the last character, if there is one
         outer = normalizers.Replace(Regex(r"(?<=[\s\S])\z"), boundary)
-    steps = normalization.normalizers_of(scheme.normalize, scheme.lowercase)
+    steps = normalizers_of(scheme.normalize, scheme.lowercase)
     library.normalizer = normalizers.Sequence([*steps, *replacements, outer])
     splits: list[pre_tokenizers.PreTokenizer] = []
     if scheme.protect:

@@ -18,8 +18,9 @@ from tokenizers import Regex, pre_tokenizers
 
 from weft.errors import VocabularyError, warn
 from weft.files import save_text
-from weft.text import normalization
+from weft.text.id_rows import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 from weft.text.isolation import library_errors
+from weft.text.preprocessing import ProtectedPatterns, describe_normalization, symbol_pattern
 from weft.text.pretokenization import (
     BOUNDARY,
     SPECIAL_SPELLING,
@@ -28,13 +29,11 @@ from weft.text.pretokenization import (
     untrained_tokenizer,
 )
 from weft.text.specials import END, SPECIALS, UNKNOWN_TEXT, visible
-from weft.text.symbols import ProtectedPatterns, symbol_pattern
 from weft.text.utf8 import decode_bytes, spans_of_bytes
 from weft.text.vocabulary import check_ids, check_text
-from weft.text.word_cache import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 MAX_LEARNED_WORD = 1_000
 """Characters of a word that subwords are learned from as a whole: the time to learn grows with its square."""
@@ -203,7 +202,7 @@ class SubwordTokenizer:
     def description(self) -> list[str]:
         """Facts to show to a user, one per line."""
         scheme = self.scheme
-        lines = [f"normalization: {normalization.describe(scheme.normalize, scheme.lowercase)}"]
+        lines = [f"normalization: {describe_normalization(scheme.normalize, scheme.lowercase)}"]
         lines += [f"symbols: {' '.join(scheme.symbols)}"] if scheme.symbols else []
         lines += [f"protected: {pattern}" for pattern in scheme.protect]
         lines += ["unknown characters become bytes"] if scheme.byte_fallback else []

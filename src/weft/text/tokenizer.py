@@ -29,9 +29,9 @@ Unusual input, for every kind:
   beginning of longer ones;
 - NUL, other control characters, emoji, combining marks and right-to-left text are characters like any other: no
   reordering and, unless asked for, no normalization (é as one code point and as two are different texts) and no case
-  folding. With ``normalize`` or ``lowercase`` the decoded text is the normalized text (`weft.text.normalization`);
+  folding. With ``normalize`` or ``lowercase`` the decoded text is the normalized text (`weft.text.preprocessing`);
 - predefined symbols (``<2de>``) are one token wherever they occur, and matches of protected patterns are never joined
-  with their neighbors (`weft.text.symbols`);
+  with their neighbors (`weft.text.preprocessing`);
 - line ends (LF, CR, CR LF, U+2028) inside a text are characters for characters, bytes and BPE, white space for words;
 - a lone surrogate is not text: `VocabularyError`; so is an id outside the vocabulary.
 
@@ -49,8 +49,8 @@ from weft.errors import VocabularyError, nearest
 from weft.files import read_bounded
 from weft.recipe.choices import TOKENIZERS, resolve
 from weft.text.frames import DEFAULT_FRAME, DEFAULT_RULES, Frame
+from weft.text.id_rows import TokenArrays
 from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
-from weft.text.word_cache import TokenArrays
 
 MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""
@@ -63,7 +63,7 @@ IMPORTED = "imported"
 
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 
 class Tokenizer(Protocol):
@@ -119,7 +119,7 @@ def learn(kind: str, texts: Iterable[str], options: LearningOptions | None = Non
     """Learn a tokenizer from texts, which are read once."""
     if kind not in TOKENIZERS:
         raise VocabularyError(f"unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
     texts = (text[:MAX_TEXT_CHARACTERS] for text in texts)
     tokenizer: Tokenizer = resolve(TOKENIZERS, kind).learn(texts, options or LearningOptions())

@@ -34,12 +34,12 @@ from tokenizers import models
 
 from weft.errors import VocabularyError
 from weft.text.interruptible import interruptible
+from weft.text.preprocessing import check_patterns
 from weft.text.pretokenization import Pretokenization, byte_alphabet, recognize, tokenizer_with_model
 from weft.text.subwords import SubwordTokenizer, count_words, damage_errors, protected_tokens, too_small
-from weft.text.symbols import check_patterns
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 THREADS = 4
 """Part of the definition: sums differ with the number of threads."""

@@ -1,4 +1,4 @@
-"""A two-way table between symbols and ids, and the JSON file of the tokenizers that have one.
+"""A two-way table between symbols and ids, the JSON file of the tokenizers that have one, and the options of learning.
 
 The special tokens come first. Then the symbols: the most frequent first, ties in code point order, so that the same
 text always gives the same ids, in whatever order it was read. The special tokens are not in the table that text is
@@ -13,15 +13,13 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.errors import InputTooLongError, VocabularyError
 from weft.files import save_text
 from weft.text.specials import SPECIALS, UNKNOWN
-
-if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
 
 FORMAT = 2
 """The format of tokenizer files that this code reads and writes."""
@@ -155,3 +153,77 @@ def read_vocabulary(symbols: list[str], name: str, required: set[str]) -> Vocabu
         return Vocabulary(symbols)
     except VocabularyError as error:
         raise VocabularyError(f"{name}: damaged: {error}") from None
+
+
+class SymbolTokenizer:
+    """The part of a tokenizer that splits a text into symbols, each of which has an id or is unknown."""
+
+    vocabulary: Vocabulary
+
+    @property
+    def size(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        check_text(text)
+        return self.vocabulary.ids(self._split(text))
+
+    def symbols(self, text: str) -> Sequence[str]:
+        """The symbols of a text (characters and tags, or words with their joiners): one for every id of `encode`."""
+        check_text(text)
+        return self._split(text)
+
+    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
+        return self.vocabulary.ids(symbols)
+
+    def id_symbols(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary.symbol(id) for id in ids]
+
+    def _split(self, text: str) -> Sequence[str]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LearningOptions:
+    """Options of `weft.text.tokenizer.learn`. An option that a kind has no use for is ignored by it."""
+
+    size: int | None = None
+    """Maximum number of ids, special tokens included (bpe, unigram: required; byte: always 259)."""
+    minimum_count: int = 1
+    """The minimum count of a character, a word, a pair to merge, or a protected match."""
+    end_of_word: bool = True
+    """bpe, unigram: mark where a word ends (``</w>``) rather than where it begins (``▁``)."""
+    byte_level: bool = False
+    """bpe, unigram: subwords of bytes rather than of characters, so that nothing is unknown."""
+    byte_fallback: bool = False
+    """bpe, unigram: a character without an id becomes its bytes, so that nothing is unknown."""
+    split_punctuation: bool = True
+    """word, bpe, unigram: punctuation is separate from the word beside it."""
+    tags: bool = False
+    """character: a tag such as ``<ACC(PL)>`` is one symbol."""
+    decompose: bool = False
+    """character: decompose text (NFD), so that a Korean syllable becomes its letters."""
+    normalize: str = "none"
+    """all but byte: ``none``, ``nfc`` or ``nfkc``."""
+    lowercase: bool = False
+    """all but byte: lowercase the text."""
+    symbols: tuple[str, ...] = ()
+    """all but byte: strings such as ``<2de>`` that are one token wherever they occur."""
+    protect: tuple[str, ...] = ()
+    """all but byte: regular expressions; a match is never joined with its neighbors, frequent matches get an id."""
+
+    @classmethod
+    def from_settings(cls, settings: object) -> LearningOptions:
+        """The options among the attributes of an object, such as the ``[tokenizer]`` section of a recipe."""
+        values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(cls)}
+        return cls(**values | {name: tuple(values[name]) for name in ("symbols", "protect")})
+
+    def required_size(self, kind: str) -> int:
+        """The size, for kinds that require one."""
+        if self.size is None:
+            raise VocabularyError(f"vocabulary: {kind} needs a size, for example 8000")
+        return self.size
+
+    def check_minimum_count(self) -> None:
+        if self.minimum_count < 1:
+            raise VocabularyError(f"vocabulary: minimum count {self.minimum_count}, expected 1 or more")

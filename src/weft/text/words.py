@@ -12,8 +12,8 @@ the line exactly if its words were separated by single spaces and it neither beg
 (as in `str.split`) counts as one space. A ``￭`` in the text itself is read as ``■`` (U+25A0), its Unicode equivalent.
 An unknown word decodes as ``⁇`` between spaces.
 
-Predefined symbols and protected matches (`weft.text.symbols`) carry no joiner. Where one is attached to its neighbor,
-a separate joiner stands between them, as a token::
+Predefined symbols and protected matches (`weft.text.preprocessing`) carry no joiner. Where one is attached to its
+neighbor, a separate joiner stands between them, as a token::
 
     a<2de> b   →   a  ￭  <2de>  b
 """
@@ -27,29 +27,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from weft.text import word_splitting
+from weft.text.id_rows import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import END, UNKNOWN, UNKNOWN_TEXT
 from weft.text.vocabulary import (
     FIRST_SYMBOL_ID,
+    SymbolTokenizer,
     Vocabulary,
     check_ids,
-    check_text,
     checked,
     read_flag,
     read_symbols,
     read_vocabulary,
     save_tokenizer,
 )
-from weft.text.word_cache import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 
 if TYPE_CHECKING:
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
 JOINER = "￭"
 JOINER_REPLACEMENT = "■"
 
 
-class WordTokenizer:
+class WordTokenizer(SymbolTokenizer):
     """One id for each word; punctuation and elided words carry joiners (see the module's docstring)."""
 
     kind = "word"
@@ -77,25 +77,6 @@ class WordTokenizer:
         words = (word for text in checked(texts) for word in self._split(text))
         vocabulary = self.vocabulary.extended(words, minimum_count=minimum_count)
         return type(self)(vocabulary, split_punctuation=self.split_punctuation, preprocessor=self.preprocessor)
-
-    @property
-    def size(self) -> int:
-        return len(self.vocabulary)
-
-    def encode(self, text: str) -> list[int]:
-        check_text(text)
-        return self.vocabulary.ids(self._split(text))
-
-    def symbols(self, text: str) -> list[str]:
-        """The words of a text with their joiners: one for every id of `encode`."""
-        check_text(text)
-        return self._split(text)
-
-    def symbol_ids(self, symbols: Sequence[str]) -> list[int]:
-        return self.vocabulary.ids(symbols)
-
-    def id_symbols(self, ids: Sequence[int]) -> list[str]:
-        return [self.vocabulary.symbol(id) for id in ids]
 
     def with_symbols(self, symbols: Sequence[str]) -> Self:
         """The tokenizer with ids for these words after its own; for decoding only."""

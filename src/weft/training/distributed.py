@@ -1,7 +1,7 @@
 """Data-parallel training in several processes ("workers"): their ranks and their collective operations.
 
 An update is defined by the recipe: ``training.accumulate`` batches, distributed over the workers
-(data/batching/prefetch.py). Every worker computes the gradients of its batches, divided by the target tokens of all
+(data/batching/batches.py). Every worker computes the gradients of its batches, divided by the target tokens of all
 batches; the gradients are summed over the workers, and every worker takes the same optimizer step. So the result does
 not depend on the number of workers, except for the order of floating-point sums and, on a CPU, for dropout masks that a
 single process may draw by the number of its cores (threaded_update.py).

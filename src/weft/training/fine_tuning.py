@@ -11,8 +11,15 @@ from weft.recipe import Recipe
 from weft.recipe.loading import load_recipe
 from weft.recipe.training import LoraSettings
 from weft.runs.layout import RunFolder
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import Tensors, check_finite, initialize_from, is_vocabulary_table, load_weights, model_tensors
+from weft.runs.weights import (
+    Tensors,
+    WeightsOrigin,
+    check_finite,
+    initialize_from,
+    is_vocabulary_table,
+    load_weights,
+    model_tensors,
+)
 from weft.text.frames import DEFAULT_RULES
 from weft.text.tokenizer import Tokenizers
 from weft.training.optimizer import freeze

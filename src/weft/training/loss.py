@@ -15,16 +15,10 @@ import torch
 from torch import Tensor
 
 from weft.attention.normalizers import entmax15
-from weft.attention.records import AttentionRecord, ReturnAttention
+from weft.attention.ragged_attention import AttentionRecord, ReturnAttention, alignment_weights
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
-from weft.models.interface import (
-    HasOutputLayer,
-    HasTargetLogProbabilities,
-    Model,
-    TargetLogProbabilities,
-    alignment_weights,
-)
+from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities, Model, TargetLogProbabilities
 from weft.models.layers import Output
 from weft.ragged import Ragged
 from weft.runtime.replaceable import replaceable

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from weft.data.batching.batches import Position
 from weft.errors import CheckpointError
 from weft.recipe import TrainingSettings
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 
 ALL_WRONG = -100.0
 """The score of an error rate (item_error_rate, …) of 100 %: scores are such that higher is better."""

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from weft.data.batching.batches import BatchSource
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import BatchSource, StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import transformer_layers

@@ -25,36 +25,33 @@ from weft.data.preparation import (
     has_corpus,
     prepare,
 )
-from weft.data.preparation.examples import example_sources
-from weft.data.preparation.recorded_files import check_unchanged, record_data_files
+from weft.data.preparation.corpora import example_sources
+from weft.data.preparation.recorded_files import DataRecord, check_unchanged, record_data_files
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
 from weft.models.build import build_model
-from weft.models.device import choose_device
 from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
-from weft.runs.copying import set_copy_table
-from weft.runs.data_record import DataRecord
-from weft.runs.examples import write_examples
-from weft.runs.layout import RunFolder
+from weft.runs.layout import RunFolder, write_examples
+from weft.runs.load import set_copy_table
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import Tensors
+from weft.runtime.devices import choose_device
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.diagnostics import Diagnostics
 from weft.training.distillation import check_teacher, freeze_teacher
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
-from weft.training.run_lock import lock_run
+from weft.training.run_lock import explain_write_errors, lock_run
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
 from weft.training.validation import RecipeValidation, read_validation_pairs
-from weft.training.write_errors import explain_write_errors
 
 Events = Generator[Event, None, None]
 

@@ -16,23 +16,27 @@ from collections.abc import Generator, Iterator
 
 import torch
 
-from weft.data.batching.batches import BatchSource
-from weft.data.batching.prefetch import StepBatches, draw_steps, prefetch
+from weft.data.batching.batches import BatchSource, StepBatches, draw_steps, prefetch
 from weft.data.batching.word_dropout import with_word_dropout
 from weft.errors import TrainingError
 from weft.models.interface import Model
 from weft.runs.layout import Checkpoint, RunFolder
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import Tensors, average, load_weights, model_tensors, read_tensors, write_tensors
+from weft.runs.weights import Tensors, WeightsOrigin, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.distributed import full_tensor
 from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
 from weft.training.fine_tuning import write_trained
 from weft.training.forcing import sampling_probability
 from weft.training.interruption import SignalHold
 from weft.training.moving_average import PREFIX, MovingAverage
-from weft.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer, restore_rng, rng_tensors
+from weft.training.optimizer import (
+    make_optimizer,
+    make_schedule,
+    optimizer_tensors,
+    restore_optimizer,
+    restore_rng,
+    rng_tensors,
+)
 from weft.training.progress import Progress
-from weft.training.schedules import make_schedule
 from weft.training.update import PendingUpdate, TrainingContext, make_update
 from weft.training.validation import Validate, Validator
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches
 from weft.data.batching.word_dropout import SPECIAL_IDS
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model

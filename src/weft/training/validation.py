@@ -17,10 +17,10 @@ from weft.data.preparation import PreparedCorpus, has_corpus, read_corpus
 from weft.data.store.token_store import PairStore, encode_pairs, length_sorted_batches
 from weft.errors import DataError, plural, warn
 from weft.evaluation.metrics import compute_metrics, perplexity
-from weft.evaluation.references import GROUPINGS, EvaluationItems
+from weft.evaluation.pairs import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.recipe import Recipe
-from weft.runs.copying import sentence_ids
+from weft.runs.load import sentence_ids
 from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
 from weft.training.loss import batch_loss

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from weft.attention.ragged_attention import alignment_weights
 from weft.data.store.token_store import PairStore, length_sorted_batches
-from weft.models.interface import Model, alignment_weights
+from weft.models.interface import Model
 from weft.runtime.activity import activity
 from weft.search.interface import Hypothesis
 

@@ -12,8 +12,8 @@ from weft.models.architecture import architecture_of
 from weft.models.interface import HasCopyProbabilities, Model
 from weft.ragged import Ragged
 from weft.text import specials
+from weft.translation.pipeline import NO_TOKEN
 from weft.translation.results import CopiedTokens, HeadAttention, Translation, WordAttention
-from weft.translation.text_processor import NO_TOKEN
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator

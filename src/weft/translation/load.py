@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from weft.errors import SearchError, option
-from weft.models.device import choose_device
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
+from weft.runtime.devices import choose_device
 from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
@@ -104,9 +104,11 @@ def _choose_engine(name: str, run: LoadedRun, torch_engine: TorchEngine) -> Engi
     unsupported = unsupported_model(run.recipe.model, loss=run.recipe.training.loss)
     if name == "auto" and (unsupported is not None or not is_installed()):
         return torch_engine
-    from weft.translation.engines.ctranslate2.engine import CTranslate2Engine
+    from weft.translation.engines.ctranslate2.engine import MIN_SENTENCES, CTranslate2Engine
+    from weft.translation.engines.interface import AutoEngine
 
-    return CTranslate2Engine(run, torch_engine, required=name == "ctranslate2")
+    engine = CTranslate2Engine(run, torch_engine, required=name == "ctranslate2")
+    return engine if name == "ctranslate2" else AutoEngine(torch_engine, engine, min_sources=MIN_SENTENCES)
 
 
 def _check_vocabularies(runs: Sequence[LoadedRun]) -> None:

@@ -1,33 +1,41 @@
 """From texts to translations in three stages: tokenization, search, postprocessing.
 
-One stage follows the other, since on a CPU the search alone keeps all cores busy. On a GPU they overlap
-(`weft.fast.overlap.pipeline`): the results are the same, and come in order.
+A `TextProcessor` makes ids of texts, and of hypotheses translations: text, attention over tokens and words, word
+alignment. A `Pipeline` puts a search between the two. One stage follows the other, since on a CPU the search alone
+keeps all cores busy. On a GPU they overlap (`weft.fast.overlap.pipeline`): the results are the same, and come in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.errors import ColumnCountError, InputTooLongError
+from weft.errors import ColumnCountError, InputTooLongError, SearchError
+from weft.runs.load import sentence_ids
 from weft.runtime.replaceable import replaceable
-from weft.search.interface import HypothesisArrays, PendingHypotheses
-from weft.text.id_rows import IdRows
+from weft.search.interface import ENDED, Hypothesis, HypothesisArrays, PendingHypotheses
+from weft.text import specials
+from weft.text.frames import Frame
+from weft.text.id_rows import IdRows, decode_arrays
+from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
 from weft.translation.inputs import check_lengths
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import Sentences
+from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     import torch
 
-    from weft.translation.text_processor import TextProcessor
+    from weft.data.store.token_store import SourceRole
+    from weft.recipe import Recipe
 
+NO_TOKEN = "∅"
+"""The name of the first column of a recurrent language model's attention: before the first token there is no state."""
 REQUEST_SOURCES = 16_384
 """Sources that are tokenized at a time when the stages overlap."""
 FEW_SOURCES = 256
@@ -45,6 +53,175 @@ Pause = Callable[[], None]
 Searched = Iterator[SearchedBatch]
 Outcome = list[Translation] | InputTooLongError | ColumnCountError
 """The translations of a request, or why it has none."""
+
+
+class _Details:
+    """Fields of the translations of a batch, without attention, that few callers read."""
+
+    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], tokenizers: Tokenizers) -> None:
+        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, tokenizers
+
+    def compute(self, name: str, row: int) -> Any:
+        hypotheses = self.hypotheses
+        match name:
+            case "source":
+                return self.sources[row].text
+            case "ended":
+                return ENDED[int(hypotheses.ended_BN[row, 0])]
+            case "ids":
+                return hypotheses.tokens(row)
+            case "tokens":
+                return self.tokenizers.target.tokens(hypotheses.tokens(row))
+            case "source_tokens":
+                return self.tokenizers.source.tokens(self.sources[row].ids)
+            case "score":
+                return float(hypotheses.scores_BN[row, 0])
+            case "log_probability":
+                return float(hypotheses.log_probabilities_BN[row, 0])
+            case "token_scores":
+                return hypotheses.token_scores(row)
+            case "gap":
+                gap = float(hypotheses.gaps_BN[row, 0])
+                return None if np.isnan(gap) else gap
+            case "attention" | "word_attention" | "trace":
+                return None
+            case "links":
+                return []
+            case "alternatives":
+                return ()
+        raise AttributeError(f"'Translation' object has no attribute {name!r}")
+
+
+class TextProcessor:
+    """Conversion between texts and token ids: sources become ids, hypotheses become translations."""
+
+    def __init__(self, tokenizers: Tokenizers, recipe: Recipe) -> None:
+        self.tokenizers = tokenizers
+        self.source_role: SourceRole = recipe.source_role
+        self.has_source = recipe.model.has_source
+        """Whether attention is over a source; a language model's is over its own history."""
+        self.max_training_length = recipe.data.max_length
+        self.sentence_ids = sentence_ids(recipe.model, tokenizers)
+        """Ids for tokens outside the vocabularies, for a model that copies."""
+
+    @cached_property
+    def _frame(self) -> Frame:
+        return self.tokenizers.frame
+
+    def frame(self, source_language: str | None = None, target_language: str | None = None) -> Frame:
+        """Special tokens around sources and targets in these languages; None: those of the run."""
+        if source_language is None and target_language is None:
+            return self._frame
+        return self.tokenizers.with_languages(source_language, target_language).frame
+
+    def encode_sources(self, sources: Sequence[str]) -> IdRows:
+        """The ids of sources, without end tokens."""
+        encoded, own = IdRows(*self.tokenizers.source.encode_arrays(sources)), self.sentence_ids
+        if own is None:
+            return encoded
+        return IdRows.of([own.source(text, ids) for text, ids in zip(sources, encoded, strict=True)])
+
+    def encode_target(self, text: str, source: str) -> list[int]:
+        """The ids of a target or its beginning, without an end token; of a copying model they depend on the source."""
+        ids = self.tokenizers.target.encode(text)
+        return ids if self.sentence_ids is None else self.sentence_ids.target(text, ids, source)
+
+    def decoders(self, sentences: Iterable[Sentence]) -> list[Callable[[Sequence[int]], str]]:
+        """A decoder for the outputs of each sentence; empty if the tokenizer decodes them all."""
+        if self.sentence_ids is None:
+            return []
+        return [partial(self.decode, Sentence(one.text, one.ids)) for one in sentences]
+
+    def readable(self, source: Sentence) -> tuple[Tokenizers, Sentence]:
+        """Tokenizers that know all ids of a sentence and its outputs, and the sentence in the ids of the first."""
+        if self.sentence_ids is None:
+            return self.tokenizers, source
+        tokenizers, ids = self.sentence_ids.reading(source.text, source.ids)
+        return tokenizers, Sentence(source.text, ids)
+
+    def decode(self, source: Sentence, ids: Sequence[int]) -> str:
+        """The text of an output for a source."""
+        return self.readable(source)[0].target.decode(ids)
+
+    def best_of(
+        self, source: Sentence, hypotheses: Sequence[Hypothesis], *, replace_unknown: bool = False
+    ) -> Translation:
+        """The best hypothesis, with the others as its alternatives."""
+        best, *others = (
+            self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
+            for hypothesis in hypotheses
+        )
+        return replace(best, alternatives=tuple(others)) if others else best
+
+    def batch(
+        self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
+    ) -> list[Translation]:
+        """`best_of` for every sentence."""
+        plain = self.sentence_ids is None and not replace_unknown
+        if plain and isinstance(hypotheses, HypothesisArrays) and hypotheses.tokens_BNT.shape[1] == 1:
+            return self._without_details(sources, hypotheses)
+        return [
+            self.best_of(source, outputs, replace_unknown=replace_unknown)
+            for source, outputs in zip(sources, hypotheses, strict=True)
+        ]
+
+    def _without_details(self, sources: Sequence[Sentence], hypotheses: HypothesisArrays) -> list[Translation]:
+        """Translations without attention: their texts are decoded together, all else when it is first read."""
+        counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
+        inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
+        texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
+        return Translation.lazy(texts, _Details(hypotheses, sources, self.tokenizers))
+
+    def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
+        """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""
+        tokenizers, source = self.readable(source)
+        target = tokenizers.target
+        text = target.decode(hypothesis.tokens) if text is None else text
+        tokens = target.tokens(hypothesis.tokens)
+        source_tokens = tokenizers.source.tokens(source.ids)
+        attention = words = None
+        if hypothesis.attention_TS is not None:
+            attention = hypothesis.attention_TS[: len(hypothesis.tokens)].double().numpy()
+            if self.has_source:
+                attention = attention[:, : len(source.ids)]
+                words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
+            else:
+                attention = attention[:, : len(hypothesis.token_scores)]  # storage for later states has no weight
+                source_tokens = [NO_TOKEN, specials.SPECIALS[specials.BEGIN], *tokens][: attention.shape[1]]
+        return Translation(
+            source=source.text,
+            text=text,
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tokens,
+            ids=hypothesis.tokens,
+            token_scores=hypothesis.token_scores,
+            source_tokens=source_tokens,
+            attention=attention,
+            word_attention=words,
+            links=[] if words is None else align_words(words),
+            ended=hypothesis.ended,
+            gap=hypothesis.gap,
+            trace=hypothesis.trace,
+        )
+
+    def _replaced(self, source: Sentence, hypothesis: Hypothesis) -> str | None:
+        """The text with every unknown token replaced by the source word of largest weight   Luong et al. 2015b."""
+        unknown = [position for position, token in enumerate(hypothesis.tokens) if token == specials.UNKNOWN]
+        if not unknown:
+            return None
+        if hypothesis.attention_TS is None:
+            raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
+        tokenizers, source = self.readable(source)
+        target = tokenizers.target
+        text, spans = target.decode(hypothesis.tokens), target.spans(hypothesis.tokens)
+        words, word_of_token = split_words(tokenizers.source, source)
+        for position in reversed(unknown):
+            column = int(hypothesis.attention_TS[position, : len(source.ids) - source.after].argmax())
+            start, end = spans[position]
+            if 0 <= word_of_token[column] < len(words):
+                text = text[:start] + words[word_of_token[column]] + text[end:]
+        return text
 
 
 def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:

@@ -132,7 +132,7 @@ def _best_of(first: list[Hypothesis], second: list[Hypothesis]) -> list[Hypothes
 
     What neither has found is within the gaps of both.
     """
-    from weft.search.gaps import gap
+    from weft.search.ranking import gap
 
     ended_last = sorted((*second, *first), key=lambda one: one.ended == "end")  # the same tokens may also be a prefix
     different = {tuple(one.tokens): one for one in ended_last}

@@ -38,7 +38,7 @@ from weft.translation.inputs import (
     checked_pairs,
     encode_prefixes,
 )
-from weft.translation.pipeline import Pipeline, windows_of
+from weft.translation.pipeline import Pipeline, TextProcessor, windows_of
 from weft.translation.results import (
     CopiedTokens,
     HeadAttention,
@@ -46,7 +46,6 @@ from weft.translation.results import (
     Translation,
     WordAttention,
 )
-from weft.translation.text_processor import TextProcessor
 from weft.translation.word_alignment import Sentence, framed_sentence
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft.apps.labs.merge_ties import LECTURE, Symbols, first_in_text, join, learn_merges, tied_pairs
 from weft.text.bpe import BPE
-from weft.text.options import LearningOptions
+from weft.text.vocabulary import LearningOptions
 
 
 def test_six_pairs_are_tied_at_two() -> None:

@@ -9,8 +9,7 @@ from weft.apps.reporting.examples import choose_examples, token_probability
 from weft.apps.reporting.outputs import TestOutputs
 from weft.evaluation.confusions import WORDS, compare_units
 from weft.evaluation.metrics import MetricScore
-from weft.evaluation.pairs import EvaluationSet
-from weft.evaluation.references import EvaluationItems
+from weft.evaluation.pairs import EvaluationItems, EvaluationSet
 from weft.evaluation.significance import Resampling
 from weft.translation.results import Translation
 

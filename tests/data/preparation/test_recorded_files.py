@@ -9,10 +9,10 @@ import warnings
 import pytest
 
 from weft.data.pairs import Pair
+from weft.data.preparation.recorded_files import NAME, DataRecord
 from weft.data.store.fingerprints import Fingerprints
 from weft.errors import DataError, WeftWarning, command_line
 from weft.recipe import load_recipe, make_recipe
-from weft.runs.data_record import NAME, DataRecord
 from weft.training.events import Finished
 from weft.training.train import train
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.fast.layers.dropout import applies_to_dropout, dropout, dropout_add, dropout_generator, dropout_mask
+from weft.fast.layers.dropout import add_dropped, dropout_generator, dropout_mask, dropped, is_on_cpu
 from weft.models import layers
 
 
@@ -14,19 +14,19 @@ from weft.models import layers
 def test_probability_mean_and_gradient(probability: float, shape: tuple[int, ...]) -> None:
     torch.manual_seed(1)
     values = torch.full(shape, 3.0, requires_grad=True)
-    dropped = dropout(values, probability, True)
-    for value in dropped.unique().tolist():
+    result = dropped(values, probability)
+    for value in result.unique().tolist():
         assert value == 0.0 or value == pytest.approx(3 / (1 - probability), rel=1e-6)
     if values.numel() > 1000:
-        assert float((dropped == 0).float().mean()) == pytest.approx(probability, abs=0.003)
-        assert float(dropped.detach().mean()) == pytest.approx(3.0, rel=0.02)
-    dropped.sum().backward()
-    torch.testing.assert_close(values.grad, dropped.detach() / 3)
+        assert float((result == 0).float().mean()) == pytest.approx(probability, abs=0.003)
+        assert float(result.detach().mean()) == pytest.approx(3.0, rel=0.02)
+    result.sum().backward()
+    torch.testing.assert_close(values.grad, result.detach() / 3)
 
 
 def test_neighbors_are_dropped_independently() -> None:
     torch.manual_seed(2)
-    kept = dropout(torch.ones(40_000), 0.5, True).view(-1, 4) > 0
+    kept = dropped(torch.ones(40_000), 0.5).view(-1, 4) > 0
     patterns = (kept * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
     assert patterns.min() > 500 and patterns.max() < 750, "16 equally likely patterns of 10,000 draws"
 
@@ -34,9 +34,9 @@ def test_neighbors_are_dropped_independently() -> None:
 def test_added_to_a_residual_in_one_pass() -> None:
     residual, values = torch.randn(5, 7), torch.randn(5, 7)
     with dropout_generator(torch.Generator().manual_seed(3)):
-        expected = residual + dropout(values, 0.3, True)
+        expected = residual + dropped(values, 0.3)
     with dropout_generator(torch.Generator().manual_seed(3)):
-        torch.testing.assert_close(dropout_add(residual, values, 0.3, True), expected)
+        torch.testing.assert_close(add_dropped(residual, values, 0.3), expected)
 
 
 def test_a_generator_of_ones_own() -> None:
@@ -50,9 +50,9 @@ def test_a_generator_of_ones_own() -> None:
 
 def test_what_models_use_in_training_only() -> None:
     values = torch.ones(3, 5)
-    assert applies_to_dropout(values, 0.1, True)
-    assert not applies_to_dropout(values, 0.1, False) and not applies_to_dropout(values, 0.0, True)
+    assert is_on_cpu(values, 0.1)
+    assert layers.dropout(values, 0.1, False) is values and layers.dropout(values, 0.0, True) is values
     torch.manual_seed(7)
-    expected = dropout(values, 0.5, True)
+    expected = dropped(values, 0.5)
     torch.manual_seed(7)
     assert torch.equal(layers.dropout(values, 0.5, True), expected)

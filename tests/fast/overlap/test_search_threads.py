@@ -11,8 +11,8 @@ import torch
 from weft.fast.overlap.search_threads import MIN_HYPOTHESES, search_in_threads, shares
 from weft.models.build import build_model
 from weft.recipe import ModelSettings, SearchSettings
-from weft.text.options import LearningOptions
 from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import TorchEngine
 

@@ -15,7 +15,7 @@ from weft.fast.recording.execution import (
     rounded_longest_output,
 )
 from weft.ragged import Ragged
-from weft.search.state import longest_output
+from weft.search.loop import longest_output
 from weft.translation.engines.batch_sizes import StepSize
 from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import Execution, TorchEngine

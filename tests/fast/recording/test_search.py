@@ -20,7 +20,7 @@ from weft.search.ranking import Ranking
 from weft.search.repetition import LoopLimits
 from weft.search.sampling import Sampler
 from weft.search.sampling_filters import SamplingFilter
-from weft.translation.engines.started_model import StartedModel
+from weft.translation.engines.torch import StartedModel
 from weft.tree import map_tree
 
 

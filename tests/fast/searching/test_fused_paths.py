@@ -21,11 +21,10 @@ from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
 from weft.search.constrained_beam import ConstrainedRecord
 from weft.search.interface import PendingHypotheses
-from weft.search.loop import StepLoop, StepRecords
+from weft.search.loop import SearchInputs, StepLoop, StepRecords
 from weft.search.paths import PathRecord, path_hypotheses
 from weft.search.ranking import Ranking
 from weft.search.sampling import GREEDY, PathStart, PathStep, Sampler
-from weft.search.state import SearchInputs
 
 SOURCES, LIMITS = [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]], [7, 40, 5]
 CPU = torch.device("cpu")

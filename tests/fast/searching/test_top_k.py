@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weft.fast.searching import top_k as fast
 from weft.runtime.replaceable import plain_only
-from weft.search.top_k import first_largest, log_sum_exp, top_k_extensions
+from weft.search.constraints import first_largest, log_sum_exp, top_k_extensions
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from weft.fast.searching.transfers import HostCopies, goes_to_gpu
-from weft.search.state import to_device
+from weft.search.loop import to_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.fast.steps.choose import find_one_sentence_steps
-from weft.fast.steps.one_sentence_transformer import FIRST_CAPACITY, SentenceSteps
+from weft.fast.steps.one_sentence_transformer import FIRST_CAPACITY, SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
 from weft.models.build import build_model
 from weft.ragged import Ragged
@@ -17,7 +16,7 @@ from weft.recipe import make_recipe
 from weft.search.beam import BeamOptions, beam_search
 from weft.search.interface import SearchRequest, StepModel
 from weft.search.sampling import greedy_search
-from weft.translation.engines.started_model import StartedModel
+from weft.translation.engines.torch import StartedModel
 from weft.tree import repeat, select
 
 COVERED = {

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from fixtures.search_requests import request
-from weft.search.constraints import NoLoops
+from weft.search.constraints import NoLoops, top_k_constrained
+from weft.search.loop import SearchState
 from weft.search.repetition import LoopLimits
-from weft.search.state import SearchState
-from weft.search.top_k import top_k_constrained
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

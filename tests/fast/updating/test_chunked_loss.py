@@ -11,8 +11,7 @@ from weft.attention.normalizers import entmax15
 from weft.fast.updating import chunked_loss
 from weft.fast.updating.chunked_loss import _roots, has_chunked_loss, output_loss, vocabulary_log_probabilities
 from weft.models import copying
-from weft.models.layers import Output
-from weft.models.sparse_output import Entmax15Output
+from weft.models.layers import Entmax15Output, Output
 from weft.training import loss as plain_loss
 from weft.training.loss import IGNORE_INDEX, cross_entropy, entmax15_loss
 

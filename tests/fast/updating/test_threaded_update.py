@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.fast.updating import threaded_update
 from weft.fast.updating.threaded_update import MAX_SHARES, ThreadedUpdate, divide

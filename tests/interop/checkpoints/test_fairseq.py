@@ -14,9 +14,9 @@ from fixtures.toolkit_models import Model, Shape, Transformer, gelu, gelu_accura
 from fixtures.toolkit_recurrent_models import Recurrent, RecurrentShape
 from weft.errors import WeftError
 from weft.interop.checkpoints import fairseq
-from weft.interop.checkpoints.model import CheckpointModel
+from weft.interop.checkpoints.importing import CheckpointModel
 from weft.interop.checkpoints.safe_loading import load_checkpoint
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportOptions
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 VARIANTS: dict[str, tuple[Shape, dict[str, Any]]] = {

@@ -12,8 +12,8 @@ from fixtures import marian_models, toolkit_checkpoints, toolkit_models, toolkit
 from fixtures.toolkit_models import Shape, Transformer, interleaved
 from fixtures.toolkit_recurrent_models import Recurrent
 from weft.errors import WeftError
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model, run_name
-from weft.interop.options import ImportOptions
 from weft.runs.load import load_run
 from weft.text.specials import BEGIN, END
 from weft.translation.word_alignment import attention_view

@@ -15,9 +15,9 @@ from fixtures.toolkit_models import Model, Shape, Transformer, gelu, interleaved
 from fixtures.toolkit_recurrent_models import Recurrent, RecurrentShape
 from weft.errors import WeftError
 from weft.interop.checkpoints import joeynmt
-from weft.interop.checkpoints.model import CheckpointModel
+from weft.interop.checkpoints.importing import CheckpointModel
 from weft.interop.checkpoints.safe_loading import load_checkpoint
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportOptions
 
 BASE = Shape(layers=(2, 2), epsilon=1e-6, pre_norm=True, positions=interleaved)
 VERSION_1 = {name: value for name, value in JOEY_STACK.items() if name != "layer_norm"}

@@ -14,9 +14,9 @@ from fixtures.toolkit_models import Shape, Transformer, concatenated, gelu, inte
 from fixtures.toolkit_recurrent_models import Recurrent, RecurrentShape
 from weft.errors import WeftError
 from weft.interop.checkpoints import opennmt
-from weft.interop.checkpoints.model import CheckpointModel
+from weft.interop.checkpoints.importing import CheckpointModel
 from weft.interop.checkpoints.safe_loading import load_checkpoint
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportOptions
 
 BASE = Shape(epsilon=1e-6, pre_norm=True, positions=interleaved, output_bias=True)
 VARIANTS: dict[str, tuple[Shape, dict[str, Any]]] = {

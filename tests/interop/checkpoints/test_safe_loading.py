@@ -18,7 +18,7 @@ import torch
 from weft.errors import CheckpointError
 from weft.interop.checkpoints.importing import read_model
 from weft.interop.checkpoints.safe_loading import attributes_of, load_checkpoint
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportOptions
 
 MARK = "executed"
 REFUSED = "not imported: it holds an object that is not plain data"

@@ -15,8 +15,8 @@ from fixtures.pretrained_models import KINDS
 from fixtures.tokenizers import learn
 from weft.errors import CheckpointError, RecipeError, SearchError
 from weft.interop.huggingface.exporting import export_model, make_plan
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.models.build import build_model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe

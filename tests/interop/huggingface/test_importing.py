@@ -15,8 +15,8 @@ from fixtures import pretrained_models, pretrained_tokenizers
 from fixtures.pretrained_models import KINDS
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.huggingface.importing import _class_name
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.recipe import load_recipe, make_recipe
 from weft.runs.load import LoadedRun, load_run

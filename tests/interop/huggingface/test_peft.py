@@ -18,8 +18,8 @@ from fixtures.tokenizers import learn
 from weft.errors import CheckpointError, WeftWarning
 from weft.interop.export import export_run
 from weft.interop.huggingface.peft import add_adapter, export_adapter, original_projections, read_peft
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
-from weft.interop.options import ImportOptions
 from weft.models.lora import projections
 from weft.ragged import Ragged
 from weft.recipe import load_recipe
@@ -27,7 +27,7 @@ from weft.recipe.toml import write_toml
 from weft.recipe.training import LoraSettings
 from weft.runs.layout import RunFolder
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin
+from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 
 pytest.importorskip("transformers")

@@ -17,8 +17,7 @@ from weft.interop.huggingface.sharing import pull, push, shared_files
 from weft.recipe.toml import write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.load import load_run
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import model_tensors
+from weft.runs.weights import WeightsOrigin, model_tensors
 
 pytest.importorskip("huggingface_hub")
 

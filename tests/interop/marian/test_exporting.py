@@ -20,10 +20,10 @@ from weft.errors import RecipeError, SearchError
 from weft.interop.export import export_run
 from weft.interop.huggingface.tokenizers import read_tokenizers
 from weft.interop.huggingface.vocabularies import pieces_of
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
 from weft.interop.marian import vocabularies
 from weft.interop.marian.exporting import export_marian, save_vocabularies, unsupported
-from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.model import RecurrentEncoderSettings

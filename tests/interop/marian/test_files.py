@@ -13,9 +13,9 @@ import pytest
 from fixtures import marian_models
 from fixtures.marian_models import PRE_NORM, MarianModel
 from weft.errors import WeftError
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model, run_name
 from weft.interop.marian.files import find_files, is_model
-from weft.interop.options import ImportOptions
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import torch
 from fixtures import marian_models
 from fixtures.marian_models import PRE_NORM, MarianModel
 from weft.errors import WeftError
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
 from weft.interop.marian.conversion import convert
 from weft.interop.marian.importing import read_model
 from weft.interop.marian.weights import MarianWeights
-from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.runs.load import LoadedRun, load_run
 from weft.text.specials import BEGIN, END

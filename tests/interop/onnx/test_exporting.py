@@ -15,10 +15,10 @@ import torch
 from fixtures import onnx_models, pretrained_models
 from fixtures.pretrained_models import KINDS
 from weft.errors import RecipeError, SearchError
+from weft.interop.imported_run import ImportOptions
 from weft.interop.importing import import_model
 from weft.interop.onnx import exporting
 from weft.interop.onnx.exporting import check_exportable, export_onnx
-from weft.interop.options import ImportOptions
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.runs.load import LoadedRun, load_run

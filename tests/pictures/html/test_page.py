@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from weft.pictures.html.elements import table, terms
 from weft.pictures.html.page import fragment, page, style
-from weft.pictures.html.tables import table, terms
 
 
 def test_a_page_loads_nothing_and_runs_nothing() -> None:

@@ -1,8 +1,9 @@
-"""The environment of a measurement: versions and the kind of machine."""
+"""The environment of a measurement: versions, the kind of machine, CPU time and memory of this process."""
 
 from __future__ import annotations
 
 import platform
+import resource
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,3 +29,12 @@ def _processor() -> str:
         return platform.processor() or "unknown processor"
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return " ".join(next(names, "unknown processor").split())
+
+
+def cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def peak_memory_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -27,10 +27,10 @@ from weft.apps.bench.workloads import (
     Workload,
 )
 from weft.errors import InputTooLongError, RecipeError, option
-from weft.models.device import choose_device
 from weft.recipe import Recipe
 from weft.runs.size_limits import device_memory
 from weft.runtime.activity import activity
+from weft.runtime.devices import choose_device
 
 PHASES = (UPDATE, ENCODER, STEP)
 WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {

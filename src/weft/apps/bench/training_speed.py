@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
+from weft.apps.bench.environment import cpu_seconds, peak_memory_bytes
 from weft.apps.bench.flops import peak_flops, training_flops
-from weft.apps.bench.resource_usage import cpu_seconds, peak_memory_bytes
 from weft.errors import TrainingError
 from weft.models.build import build_model
-from weft.models.device import choose_device
 from weft.recipe import Recipe
+from weft.runtime.devices import choose_device
 from weft.training.events import Event, Skipped, Started, Step
 from weft.training.train import train
 from weft.training.update import resolve_precision

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from weft.apps.bench.resource_usage import cpu_seconds, peak_memory_bytes
+from weft.apps.bench.environment import cpu_seconds, peak_memory_bytes
 from weft.errors import DataError, SearchError
 from weft.evaluation.evaluate import search_signature
 from weft.models.architecture import count_parameters

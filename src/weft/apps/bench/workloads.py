@@ -20,7 +20,7 @@ from weft.apps.bench.limits import Work
 from weft.apps.bench.memory import peak_memory, tensor_bytes
 from weft.apps.bench.sizes import Sizes
 from weft.apps.bench.sweep import MemoryExhaustedError
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize, PairStore, TokenStore
 from weft.errors import InputTooLongError
 from weft.models.build import build_model

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the checks that need no torch."""
+"""Arguments that several commands share, the checks that need no torch, and loading a run as quickly as it can be."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from weft.apps.cli.model_loading import load_runs
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND
 from weft.errors import CheckpointError, DataError, RecipeError, SearchError, nearest, plural
 from weft.runtime.activity import activity
+from weft.runtime.switches import frozen_afterwards
 
 if TYPE_CHECKING:
     from weft.data.pairs import Pair
@@ -144,7 +144,7 @@ def check_runs(*runs: Path) -> None:
 def check_device(device: str | None) -> None:
     """Fail if --device names a device that this machine does not have; imports torch."""
     if device is not None:
-        from weft.models.device import choose_device
+        from weft.runtime.devices import choose_device
 
         choose_device(device, given=f"--device {device}")
 
@@ -279,3 +279,11 @@ class RunArguments(NamedTuple):
         if self.accept_new_data:
             translator.recipe = translator.recipe.accepting_new_data()
         return translator
+
+
+def load_runs(*runs: Path, device: str, **options: Any) -> Translator:
+    """Load a run, or several as an ensemble, as `weft.load` does."""
+    with frozen_afterwards():
+        from weft.translation.load import load
+
+        return load(*runs, device=device, **options)

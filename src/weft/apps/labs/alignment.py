@@ -22,8 +22,7 @@ from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
 from weft.apps.labs.verdicts import Verdict, above, judge
-from weft.apps.labs.word_alignment_baselines import diagonal_links
-from weft.evaluation.ibm1 import fit_ibm1
+from weft.evaluation.ibm1 import diagonal_links, fit_ibm1
 from weft.evaluation.statistics import difference, t_interval
 from weft.pictures.charts import Chart, Row, Series, Table
 

@@ -8,9 +8,8 @@ from weft.apps.labs.lab import LabResult
 from weft.apps.labs.text import seeds_text
 from weft.pictures.charts.html import chart_html
 from weft.pictures.charts.table import Table, cell_text
-from weft.pictures.html.elements import Content, Html, element, join
+from weft.pictures.html.elements import Content, Html, element, join, table, terms
 from weft.pictures.html.page import page
-from weft.pictures.html.tables import table, terms
 
 
 def result_page(result: LabResult) -> Html:

@@ -121,7 +121,7 @@ def subwords(
 def tie_note() -> str:
     """The tie in the example of the lectures, and what two rules make of it."""
     from weft.text.bpe import BPE
-    from weft.text.options import LearningOptions
+    from weft.text.vocabulary import LearningOptions
 
     tied, count = tied_pairs()
     merges = BPE.learn([LECTURE], LearningOptions(size=17)).merges()

@@ -11,8 +11,7 @@ from weft.apps.reporting.section import note, paragraph
 from weft.evaluation.calibration import Calibration, calibrate
 from weft.evaluation.edit_alignment import align_units, closest_reference
 from weft.pictures.html.charts import reliability_diagram
-from weft.pictures.html.elements import Html, element, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Html, element, join, table
 from weft.translation.translator import Translator
 
 HONEST = 1.0

@@ -10,8 +10,7 @@ from weft.apps.reporting.outputs import TestOutputs
 from weft.apps.reporting.section import note, paragraph
 from weft.evaluation.confusions import Confusion, Confusions, count_confusions
 from weft.pictures.corpus_report import percent
-from weft.pictures.html.elements import Html, data_text, element, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Html, data_text, element, join, table
 from weft.pictures.labels import shorten, visible
 
 SHOWN = 15

@@ -19,8 +19,7 @@ from weft.evaluation.confusions import Units, choose_units
 from weft.pictures.corpus_report import UNSPACED, percent
 from weft.pictures.histogram import bins
 from weft.pictures.html.charts import Bar, bar_chart
-from weft.pictures.html.elements import Html, data_text, element, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Html, data_text, element, join, table
 from weft.recipe import Recipe
 from weft.runs.training_log import TrainingLog
 from weft.translation.translator import Translator

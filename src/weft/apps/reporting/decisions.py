@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.apps.reporting.section import paragraph
-from weft.pictures.html.elements import Html, data_lines, data_text, element, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Html, data_lines, data_text, element, join, table
 from weft.recipe import Recipe
 from weft.recipe.toml import leading_comments, settings_of, toml_value, write_toml
 

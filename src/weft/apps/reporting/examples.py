@@ -16,8 +16,7 @@ from weft.apps.reporting.section import note, paragraph, probability_text
 from weft.evaluation.confusions import UnitPair
 from weft.evaluation.output_differences import similarity
 from weft.pictures.html.attention_map import attention_map
-from weft.pictures.html.elements import Content, Html, data_text, element, join
-from weft.pictures.html.tables import table, terms
+from weft.pictures.html.elements import Content, Html, data_text, element, join, table, terms
 from weft.pictures.labels import one_line
 from weft.translation.results import Translation
 from weft.translation.translator import Translator

@@ -18,8 +18,7 @@ from weft.evaluation.breakdown import (
     score_parts,
 )
 from weft.pictures.html.charts import interval_bar
-from weft.pictures.html.elements import Content, Html, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Content, Html, join, table
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any
 from weft.apps.reporting.outputs import ScoredMetric, TestOutputs
 from weft.apps.reporting.section import interval_text, note, paragraph, score_text
 from weft.errors import plural
-from weft.pictures.html.elements import Html, element, join
-from weft.pictures.html.tables import table
+from weft.pictures.html.elements import Html, element, join, table
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.apps.reporting.section import note
-from weft.pictures.html.elements import Html, element, join
-from weft.pictures.html.tables import terms
+from weft.pictures.html.elements import Html, element, join, terms
 from weft.runs.training_log import TrainingLog
 
 

@@ -5,7 +5,7 @@ The application
     server.py            the process around it: uvicorn, signals, timeouts
     settings.py          addresses and limits
     security.py, keys.py the checks before every request; API keys
-    metrics.py, logs.py  Prometheus metrics; errors on stderr
+    metrics.py           Prometheus metrics
     naming.py            the runs that are served, and their names
 
 What can be requested
@@ -27,7 +27,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
-    model_info.py, records.py, observation.py, words.py   a model, its results and the steps of a search as JSON
+    model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
 
 The service itself imports no torch: whatever happens to a model happens in its worker.
 """

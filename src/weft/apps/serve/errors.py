@@ -1,6 +1,9 @@
-"""Error responses: a status, one sentence, and when to try again."""
+"""Error responses (a status, one sentence, and when to try again) and error logging."""
 
 from __future__ import annotations
+
+import sys
+import traceback
 
 
 class ServiceError(Exception):
@@ -36,3 +39,15 @@ class DeadlineError(ServiceError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(503, f"not done after {seconds:g} seconds; send fewer or shorter texts", retry_after=5.0)
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def log_error(error: BaseException, *, texts: bool) -> None:
+    """The traceback on stderr; the message of the error, which may quote a text, only if ``texts``."""
+    lines = traceback.format_tb(error.__traceback__)
+    message = f": {one_line(error)}" if texts else ""
+    sys.stderr.write(f"weft: error in a request: {type(error).__name__}{message}\n{''.join(lines)}")
+    sys.stderr.flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weft.models.architecture import Architecture, architecture_of, count_parameters
 from weft.models.interface import HasCopyProbabilities
 from weft.recipe.choices import CELLS
-from weft.runs.examples import read_examples
+from weft.runs.layout import read_examples
 from weft.text.frames import DEFAULT_RULES, FrameRules
 
 if TYPE_CHECKING:

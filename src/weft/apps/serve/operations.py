@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from weft.apps.serve.observation import StreamObserver
 from weft.apps.serve.records import Label, head_record, matrix, number, numbers, translation_record
-from weft.apps.serve.words import add_words
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
 from weft.errors import SearchError, WeftError, nearest
 from weft.models.architecture import architecture_of
@@ -17,7 +16,8 @@ from weft.runtime.processes import to_json
 from weft.text import specials
 from weft.translation.engines.interface import HasSteppingEngine, TranslationRequest
 from weft.translation.inputs import encode_prefixes
-from weft.translation.text_processor import NO_TOKEN
+from weft.translation.pipeline import NO_TOKEN
+from weft.translation.word_alignment import Sentence, split_words
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -259,3 +259,19 @@ def positions(translator: Translator, payload: Payload) -> bytes:
 
 def _module(translator: Translator, name: str) -> nn.Module:
     return cast("nn.Module", translator.model).get_submodule(name)
+
+
+def add_words(record: dict[str, Any], translator: Translator) -> None:
+    """Add the words to the record of a translation and to those of its alternatives.
+
+    ``source_words`` and, for each of the tokens, ``source_word_of_token``, −1 for one that is part of no word; the same
+    for the target. A record without attention over words is left as it is.
+    """
+    if record["word_attention"] is None:
+        return
+    tokenizers, source = translator.encoded_source(record["source"])
+    source_words, source_groups = split_words(tokenizers.source, source)
+    for translation in (record, *record["alternatives"]):
+        words, groups = split_words(tokenizers.target, Sentence(translation["text"], translation["ids"]))
+        translation |= {"source_words": source_words, "source_word_of_token": source_groups}
+        translation |= {"target_words": words, "target_word_of_token": groups}

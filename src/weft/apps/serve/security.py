@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.errors import ServiceError, log_error
 from weft.apps.serve.keys import Keys
-from weft.apps.serve.logs import log_error
 from weft.apps.serve.metrics import LATENCY, REQUESTS, Metrics
 from weft.apps.serve.settings import LOCAL_HOSTS, ServeSettings
 from weft.runtime.processes import to_json

@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from weft.apps.serve.logs import log_error, one_line
+from weft.apps.serve.errors import log_error, one_line
 from weft.errors import CheckpointError, WeftError, command_line, is_out_of_memory
 from weft.runtime.processes import Message, message_pipes, read_message, to_json, write_message
 from weft.runtime.switches import frozen_afterwards, set_thread_count, unfreeze_objects

@@ -38,7 +38,7 @@ class Slots(NamedTuple):
 
 def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
     """By default a candidate on every core, or two on every GPU."""
-    from weft.models.device import choose_device
+    from weft.runtime.devices import choose_device
 
     cores = core_count()
     chosen = choose_device(device)

@@ -37,9 +37,9 @@ LOCK_SECONDS = 60.0
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds to start, of a step and of a validation; ``seconds``: how long to measure."""
     from weft.data.preparation import check_files, prepare
-    from weft.models.device import choose_device
     from weft.pairs.time_limit import speed
     from weft.runs.layout import RunFolder
+    from weft.runtime.devices import choose_device
     from weft.training.train import build_initial_model
     from weft.training.update import TrainingContext
     from weft.training.validation import RecipeValidation, read_validation_pairs

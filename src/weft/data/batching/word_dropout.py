@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import torch
 
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch
 from weft.text.frames import DEFAULT_RULES
 from weft.text.specials import BEGIN, END, UNKNOWN

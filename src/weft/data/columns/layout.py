@@ -9,9 +9,8 @@ from itertools import islice
 
 from weft.data.columns.columns import ColumnLayout, find_columns, named_columns
 from weft.data.columns.rows import PairInput, RowStream, TableRow
-from weft.data.reading.messages import quote
 from weft.data.reading.records import type_name
-from weft.errors import DataError
+from weft.errors import DataError, quote
 
 FIRST_ROWS = 2_000
 """Rows by which the roles of the columns are decided."""

@@ -21,12 +21,11 @@ from weft.data.reading import lines
 from weft.data.reading.arrow import Parquet, is_struct, is_text
 from weft.data.reading.blocks import CHUNK_BYTES, Chunk, LineSplitter, RecordError
 from weft.data.reading.compression import compression_of, display_name, import_pyarrow, open_rereadable
-from weft.data.reading.corpora import expand
+from weft.data.reading.corpora import SurplusBlock, expand, parallel_blocks
 from weft.data.reading.delimited import SEPARATOR_LINE, Csv, Tsv
 from weft.data.reading.formats import DEFAULT, format_of
 from weft.data.reading.json_lines import BLANK_LINE, JsonRecords
 from weft.data.reading.lines import BYTE_ORDER_MARK
-from weft.data.reading.plain_text import SurplusBlock, parallel_blocks
 from weft.data.reading.records import as_text
 from weft.data.reading.signatures import check_text
 from weft.data.reading.tables import Selection

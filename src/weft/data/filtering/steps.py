@@ -25,8 +25,7 @@ from pydantic import Field, field_validator, model_validator
 from weft.data.filtering.sides import Side, prefixed, rewritten, shorten_pair, side_phrase, with_texts
 from weft.data.filtering.unicode_scripts import SCRIPTS, letters_in
 from weft.data.pairs import Pair, pair_hashes, text_hashes
-from weft.data.reading.messages import quote
-from weft.errors import DataError, nearest
+from weft.errors import DataError, nearest, quote
 from weft.recipe.base import Count, CountOrNone, Probability
 from weft.recipe.pipeline import StepSettings
 from weft.text import expressions

@@ -1,4 +1,4 @@
-"""The corpora of a recipe, and the pipeline that their pairs go through."""
+"""The corpora of a recipe, the pipeline that their pairs go through, and examples of what a run translates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from weft.data.filtering.steps import Call, Prefix, Step, StepError
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_error, is_blank, is_oversized
 from weft.data.preparation.recorded_files import check_recorded
 from weft.data.reading import corpora
-from weft.data.reading.corpora import PlainLines
+from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
 from weft.data.splitting import CorpusPart, Part, SplitShares
-from weft.errors import DataError, nearest
+from weft.errors import DataError, WeftError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
     CorpusSettings,
@@ -31,6 +31,7 @@ from weft.recipe.corpus import (
     TableFile,
     as_list,
 )
+from weft.runs.layout import MAX_EXAMPLE_CHARACTERS, MAX_EXAMPLES
 from weft.runtime.activity import activity
 
 BLOCK_PAIRS = 4096
@@ -289,3 +290,34 @@ def readable_pairs(rows: Iterable[Row], recipe: Recipe) -> Iterator[Pair]:
             skip_row(recipe, row, Counter())
         else:
             yield row
+
+
+def example_sources(recipe: Recipe) -> list[str]:
+    """The first sources that are short; of a language model the first words. None if serve.examples says so."""
+    for split in ("valid", "test") if recipe.serve.examples else ():
+        try:
+            if not has_corpus(recipe, split) or not all(map(_is_rereadable, _corpora(recipe, split))):
+                continue
+            pairs = list(islice(read_corpus(recipe, split, Counter()), 10 * MAX_EXAMPLES))
+        except (WeftError, OSError):  # evaluating on it reports the reason
+            continue
+        sources = [_source(pair, recipe) for pair in pairs]
+        short = set(sorted(sources, key=len)[: len(sources) // 2 + MAX_EXAMPLES])
+        chosen = [text for text in dict.fromkeys(sources) if text in short and 0 < len(text) <= MAX_EXAMPLE_CHARACTERS]
+        if chosen:
+            return chosen[:MAX_EXAMPLES]
+    return []
+
+
+def _source(pair: Pair, recipe: Recipe) -> str:
+    return pair.target.split(" ")[0] if recipe.source_role == "none" else pair.source
+
+
+def _corpora(recipe: Recipe, split: str) -> list[Corpus]:
+    return [entry.corpus for entry in find_corpora(recipe, split)]
+
+
+def _is_rereadable(corpus: Corpus) -> bool:
+    """Whether its files can be read more than once: neither standard input nor pipes."""
+    files = expand(corpus.paths())
+    return len(regular_files(files)) == len(files)

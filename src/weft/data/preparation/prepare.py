@@ -1,4 +1,7 @@
-"""The training corpus of a recipe: read, filtered and tokenized; in memory, in memory-mapped files, or as a stream."""
+"""The training corpus of a recipe: read, filtered and tokenized; in memory, in memory-mapped files, or as a stream.
+
+It has learned from its pairs how long outputs may become, and whether they may loop (`learn_length_limits`).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
 from weft.data.filtering.steps import Call
 from weft.data.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
-from weft.data.preparation.lengths import learn_length_limits
-from weft.data.preparation.provenance import MIXING_SETTINGS, check_provenance, corpus_files, provenance, with_contents
+from weft.data.preparation.recorded_files import (
+    MIXING_SETTINGS,
+    check_provenance,
+    corpus_files,
+    provenance,
+    with_contents,
+)
 from weft.data.preparation.tokenizers import EmptyCorpusError, make_tokenizers
 from weft.data.store.block_tokenizer import (
     BLANK,
@@ -29,6 +39,7 @@ from weft.data.store.block_tokenizer import (
 )
 from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
 from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
+from weft.data.store.token_store import PairStore, TokenStore
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError, warn
 from weft.recipe import CorpusSettings, Recipe
@@ -36,6 +47,7 @@ from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.locks import is_empty_folder, lock_folder
 from weft.runtime.activity import activity
 from weft.runtime.processes import core_count
+from weft.search.repetition import LoopLimits, has_loop
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 PARALLEL_BYTES = 32 << 20
@@ -327,3 +339,46 @@ def _stream(
     ]
     data = StreamedCorpus(tuple(parts), tokenize_blocks, recipe.data.max_length, recipe.data.temperature)
     return PreparedCorpus(data, tokenizers, [], [entry.name for entry in entries])
+
+
+SAMPLE_PAIRS = 1_000_000
+"""Pairs of each corpus whose lengths are measured; of a larger corpus evenly spaced ones."""
+LOOP_SAMPLE_PAIRS = 20_000
+"""Targets of each corpus that are searched for loops; of a larger corpus evenly spaced ones."""
+LOOP_BATCH_PAIRS = 2_000
+"""Targets that are searched for loops at a time."""
+
+
+def learn_length_limits(data: BatchSource, recipe: Recipe) -> LengthLimits:
+    """The limits that the pairs of every corpus need, as they are tokenized; of a stream those of its first window."""
+    end_tokens = int(recipe.source_role == "text")
+    return LengthLimits.largest(
+        LengthLimits.learn(
+            np.maximum(pairs.source.lengths_of(rows) - end_tokens, 0),
+            pairs.target.lengths_of(rows),
+            loop_share=loop_share(pairs.target, rows),
+        )
+        for pairs, rows in _samples(data)
+    )
+
+
+def _samples(data: BatchSource) -> Iterator[tuple[PairStore, np.ndarray]]:
+    """The rows of each corpus, or a sample of them."""
+    if isinstance(data, StreamedCorpus):
+        yield data.first_window, np.arange(len(data.first_window))
+    elif isinstance(data, StoredCorpus):
+        for part in data.parts or (Part(0, len(data.pairs)),):
+            stop = part.start + part.pairs * part.variants
+            yield data.pairs, np.arange(part.start, stop, -(-(stop - part.start) // SAMPLE_PAIRS) or 1)
+
+
+def loop_share(targets: TokenStore, rows: np.ndarray) -> float:
+    """The fraction of the targets, or of a sample of them, that contain a loop (`weft.search.repetition`)."""
+    count = min(len(rows), LOOP_SAMPLE_PAIRS)
+    rows = rows[np.arange(count) * len(rows) // max(count, 1)]
+    long_rows = rows[targets.lengths_of(rows) >= LoopLimits().tokens]
+    looping = 0
+    for start in range(0, len(long_rows), LOOP_BATCH_PAIRS):
+        batch = long_rows[start : start + LOOP_BATCH_PAIRS]
+        looping += int(has_loop(targets.values_of(batch), targets.lengths_of(batch)).sum())
+    return looping / max(count, 1)

@@ -19,10 +19,9 @@ from weft.data.pairs import RowError
 from weft.data.reading import lines
 from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_line, decode_lines
 from weft.data.reading.compression import display_name
-from weft.data.reading.messages import column_phrase, quote
 from weft.data.reading.records import NumberedRecords, Records
 from weft.data.reading.tables import Selection, Turns
-from weft.errors import DataError, plural
+from weft.errors import DataError, column_phrase, plural, quote
 from weft.recipe.corpus import TableSettings
 
 

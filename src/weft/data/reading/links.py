@@ -12,7 +12,7 @@ import re
 
 from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
-from weft.data.reading.messages import quote
+from weft.errors import quote
 from weft.text.features import features_as_tags
 from weft.text.word_splitting import words
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from weft.data.pairs import RowError
 from weft.data.reading.blocks import RecordError, decode_line
-from weft.data.reading.messages import quote
-from weft.errors import nearest
+from weft.errors import nearest, quote
 
 Record = list[Any] | dict[str, Any]
 """Cells in their order, or values by name."""

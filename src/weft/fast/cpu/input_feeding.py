@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from weft.fast.cpu.lstm import activate, gates_gradient, time_spans
-from weft.fast.layers.deferred_gradients import padded_stride
+from weft.fast.cpu.lstm import activate, gates_gradient, padded_stride, time_spans
 
 
 class FeedingWeights(NamedTuple):

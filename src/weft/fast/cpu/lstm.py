@@ -22,7 +22,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.fast.layers.deferred_gradients import padded_stride
+STRIDE_PADDING = 16
+"""Numbers between two rows of a matrix with a padded stride."""
+
+
+def padded_stride(matrix: Tensor) -> Tensor:
+    """A row-major copy with unused numbers between the rows, which multiplies faster on a CPU.
+
+    Rows whose distance is a power of two compete for the same cache lines. One thread, 100 × 1024 by 1024 × 2048:
+    73 GF/s without the padding, 114 with it, 105 for a transposed view; two threads: 166, 169, 147. On a GPU the matrix
+    itself is returned.
+    """
+    if matrix.is_cuda:
+        return matrix
+    rows, columns = matrix.shape
+    return matrix.new_empty(rows, columns + STRIDE_PADDING)[:, :columns].copy_(matrix.contiguous())
 
 
 def activate(gates_BG: Tensor, size: int, out_BG: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Dropout on a CPU, where drawing random numbers takes most of its time: four values share 64 random bits.
 
-Equal to `weft.models.layers.dropout` and `dropout_add` with other masks, and with the probability rounded to 1/65536;
+Equal to `weft.models.layers.dropped` and `add_dropped` with other masks, and with the probability rounded to 1/65536;
 tests/fast/layers/test_dropout.py.
 """
 
@@ -29,19 +29,19 @@ def dropout_generator(generator: torch.Generator) -> Iterator[None]:
         _generator.reset(token)
 
 
-def applies_to_dropout(values: Tensor, probability: float, training: bool) -> bool:
-    return training and probability > 0.0 and values.device.type == "cpu"
+def is_on_cpu(values: Tensor, probability: float) -> bool:
+    return values.device.type == "cpu"
 
 
-def dropout(values: Tensor, probability: float, training: bool) -> Tensor:
+def dropped(values: Tensor, probability: float) -> Tensor:
     return values * dropout_mask(values.shape, probability, values.dtype)
 
 
-def applies_to_dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> bool:
-    return training and probability > 0.0 and values.device.type == "cpu"
+def adds_on_cpu(residual: Tensor, values: Tensor, probability: float) -> bool:
+    return values.device.type == "cpu"
 
 
-def dropout_add(residual: Tensor, values: Tensor, probability: float, training: bool) -> Tensor:
+def add_dropped(residual: Tensor, values: Tensor, probability: float) -> Tensor:
     """In one pass over memory."""
     return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
 

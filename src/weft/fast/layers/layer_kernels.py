@@ -2,13 +2,21 @@
 
 In the layers of a Transformer everything that is not a matrix product is fused by hand, forwards and backwards, so that
 they gain nothing from `torch.compile`. Each function equals the module that it is given; tests/fast/triton and
-tests/contracts/test_gpu.py. `weft.fast.layers.transformer` uses them.
+tests/contracts/test_gpu.py. `weft.fast.layers.transformer` uses them. Their weights in
+half precision are all converted by one kernel instead of one each; plain counterpart: `torch.Tensor.to`,
+tests/fast/layers/test_layer_kernels_half_weights.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor, nn
+
+from weft.fast.torch_private import foreach_copy_
 
 MAX_NORM_WIDTH = 4096
 
@@ -94,3 +102,27 @@ def relu_feed_forward(linear1: nn.Linear, linear2: nn.Linear, stream_ND: Tensor)
     from weft.fast.triton.feed_forward import feed_forward
 
     return feed_forward(stream_ND, linear1.weight, linear1.bias, linear2.weight, linear2.bias)
+
+
+_copies: ContextVar[dict[int, Tensor] | None] = ContextVar("weights in half precision", default=None)
+
+
+@contextmanager
+def half_weights(weights: Sequence[Tensor], dtype: torch.dtype) -> Iterator[None]:
+    """Convert the weights now, for every `to_half` inside. They must not change in the meantime."""
+    copies = [torch.empty_like(weight, dtype=dtype, requires_grad=False) for weight in weights]
+    if copies:
+        with torch.no_grad():
+            foreach_copy_(copies, weights)
+    token = _copies.set({id(weight): copy for weight, copy in zip(weights, copies, strict=True)})
+    try:
+        yield
+    finally:
+        _copies.reset(token)
+
+
+def to_half(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """``weight.to(dtype)``, without a gradient where the weight was converted by `half_weights`."""
+    copies = _copies.get()
+    copy = None if copies is None else copies.get(id(weight))
+    return weight.to(dtype) if copy is None or copy.dtype != dtype else copy

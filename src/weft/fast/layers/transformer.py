@@ -1,11 +1,22 @@
-"""Training of Transformer layers in half precision on a GPU: all of it but matrix products is done by kernels.
+"""Transformer layers.
 
-Equal to `TransformerStack.forward`, with `TransformerLayer.forward`, and `TransformerStack.embed` up to rounding, with
-other dropout masks, and to `weft.models.residual.normalize`; tests/fast/layers/test_transformer.py and
+**Training in half precision on a GPU**: all of it but matrix products is done by kernels. Equal to
+`TransformerStack.forward`, with `TransformerLayer.forward`, and `TransformerStack.embed` up to rounding, with other
+dropout masks, and to `weft.models.layers.normalize`; tests/fast/layers/test_transformer.py and
 tests/contracts/test_gpu.py.
 
 Between two sub-layers the states have two uses: the next sub-layer reads them, and its output is added to them. They
 are passed on as two tensors in the same memory, so that a kernel adds the gradients of both.
+
+**Attention over padded batches** by PyTorch's `scaled_dot_product_attention`, which keeps no weights. Equal to
+`RaggedAttention.attend` for softmax without returned weights, up to rounding;
+tests/fast/layers/test_transformer_padded_attention.py. It needs no mask where the kernel knows it: padding comes last,
+so a causal query never reaches it.
+
+**Keys and values of the source**, laid out as the search steps read them. Equal to `TransformerDecoder.build_memory`;
+tests/fast/layers/test_transformer_source_memory.py. On a GPU the states are padded before they are projected: fewer
+kernels matter more than smaller ones. On a CPU keys and values are contiguous in the order in which the products of
+every step read them, which would otherwise copy them.
 """
 
 from __future__ import annotations
@@ -13,12 +24,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
-from weft.attention.normalizers import softmax
-from weft.attention.ragged_attention import AttentionPattern
-from weft.attention.records import AttentionRecorder, AttentionRecords
+from weft.attention.normalizers import Normalizer, softmax
+from weft.attention.ragged_attention import (
+    AttentionPattern,
+    AttentionRecorder,
+    AttentionRecords,
+    RaggedAttention,
+    repeat_heads,
+)
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues
 from weft.fast.layers.adjacent_heads import split_heads
@@ -35,9 +53,12 @@ from weft.fast.layers.layer_kernels import (
     residual_norm,
 )
 from weft.fast.layers.varlen_attention import HEAD_WIDTHS
+from weft.models.encoders import Encoded
+from weft.models.layers import ResidualBlock
 from weft.models.positions import Sinusoidal
-from weft.models.residual import ResidualBlock
 from weft.models.transformer import ACTIVATIONS, FeedForward, TransformerLayer, TransformerStack
+from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
+from weft.ragged import Ragged
 
 
 def has_kernels(stack: TransformerStack) -> bool:
@@ -222,3 +243,63 @@ def _add(residual: ResidualBlock, stream: Stream, output_ND: Tensor) -> Stream:
     else:
         next_ND = residual.add(stream_ND, output_ND)
     return Stream(next_ND, next_ND)
+
+
+def applies_to_memory(self: TransformerDecoder, encoded: Encoded) -> bool:
+    """Not in training on a GPU, where padding would be computed with."""
+    return not (encoded.states.values.is_cuda and torch.is_grad_enabled())
+
+
+def build_memory(self: TransformerDecoder, encoded: Encoded) -> TransformerMemory:
+    """See `TransformerDecoder.build_memory`."""
+    states = encoded.states
+    padded_BSD = states.to_padded() if states.values.is_cuda else None
+    layers = []
+    for layer in self.stack.layers:
+        assert layer.cross_attention is not None
+        if padded_BSD is not None:
+            keys_BHSD, values_BHSD = (part.transpose(1, 2) for part in layer.cross_attention.keys_values(padded_BSD))
+        else:
+            keys_values = layer.cross_attention.keys_values(states.values)
+            keys_BHSD, values_BHSD = (states.like(part).to_padded().transpose(1, 2) for part in keys_values)
+            keys_BHSD = keys_BHSD.transpose(2, 3).contiguous().transpose(2, 3)
+            values_BHSD = values_BHSD.contiguous()
+        layers.append(KeysValues(keys_BHSD, values_BHSD))
+    return TransformerMemory(tuple(layers), self.source_mask(encoded))
+
+
+def applies_to_padded(
+    self: RaggedAttention,
+    queries_NHD: Tensor,
+    keys_NHD: Tensor,
+    values_NHD: Tensor,
+    *,
+    dropout: float = 0.0,
+    normalize: Normalizer = softmax,
+    recorder: AttentionRecorder | None = None,
+) -> bool:
+    """Whether `attend_padded` can be used."""
+    return recorder is None and normalize is softmax
+
+
+def attend_padded(
+    self: RaggedAttention,
+    queries_NHD: Tensor,
+    keys_NHD: Tensor,
+    values_NHD: Tensor,
+    *,
+    dropout: float = 0.0,
+    normalize: Normalizer = softmax,
+    recorder: AttentionRecorder | None = None,
+) -> Tensor:
+    """The outputs of `RaggedAttention.attend`."""
+    queries = Ragged(queries_NHD, self.queries)
+    keys, values = (Ragged(repeat_heads(part, queries_NHD), self.keys) for part in (keys_NHD, values_NHD))
+    queries_BHTD, keys_BHSD, values_BHSD = (part.to_padded().transpose(1, 2) for part in (queries, keys, values))
+    is_causal = self.causal and self.queries is self.keys and self.bias is None
+    is_full = not self.causal and self.keys.is_rectangular and self.bias is None
+    mask = None if is_causal or is_full else self.mask(queries_BHTD.dtype)
+    outputs_BHTD = functional.scaled_dot_product_attention(
+        queries_BHTD, keys_BHSD, values_BHSD, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
+    )
+    return queries.from_padded(outputs_BHTD.transpose(1, 2)).values

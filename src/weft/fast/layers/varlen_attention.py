@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.ragged_attention import RaggedAttention, repeat_heads
-from weft.attention.records import AttentionRecorder
+from weft.attention.ragged_attention import AttentionRecorder, RaggedAttention, repeat_heads
 from weft.ragged import Layout
 
 HEAD_WIDTHS = (16, 32, 64, 128)

@@ -1,7 +1,7 @@
 """An engine on a GPU: encoder, prompts and steps are CUDA graphs, and the next batch is encoded while one is searched.
 
 Lengths are rounded up, so that fewer shapes occur and fewer graphs are recorded. Equal to
-`weft.translation.engines.torch.Execution` up to rounding errors, and to `weft.search.state.longest_output` up to a
+`weft.translation.engines.torch.Execution` up to rounding errors, and to `weft.search.loop.longest_output` up to a
 multiple; tests/fast/recording/test_execution.py.
 """
 
@@ -20,13 +20,12 @@ from weft.fast.recording.search import CudaGraphLoop
 from weft.models.architecture import architecture_of
 from weft.models.interface import Model
 from weft.ragged import DeviceLayout, Layout, Ragged
-from weft.search.state import to_device
+from weft.search.loop import to_device
 from weft.translation.engines.interface import TranslationRequest
 from weft.translation.engines.torch import Execution, Searched, TorchEngine
 
 if TYPE_CHECKING:
     from weft.models.prefix_lm import PrefixLM
-
 
 HISTORY_MULTIPLE = 32
 """The history of short outputs has room for a multiple of this many tokens."""

@@ -3,12 +3,17 @@
 A graph belongs to a number of prompts and a length. Prompts are padded on the right to a multiple of 32 tokens, which
 changes nothing for the tokens before; a shape is recorded when it occurs for the second time. Plain counterpart:
 `PrefixLM.read_prompts`; tests/fast/recording/test_prompts.py compares them.
+
+All prompts on a GPU are read at once, and padded, so that the steps of a search have few shapes. Equal to
+`weft.models.prompted_lm.read_prompts` up to rounding, and to `PromptedLM.encode`, whose memory may be padded;
+tests/fast/recording/test_prompts_read_at_once.py.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +23,10 @@ from weft.attention.step_attention import KeysValues
 from weft.fast.recording.encoder import MAX_GRAPHS, MAX_ROWS
 from weft.fast.recording.search import GraphPool, capture
 from weft.fast.steps.kv_cache import LENGTH_MULTIPLE
+from weft.models.interface import Model, ReadsPrompts
 from weft.models.prefix_lm import PrefixLM, PrefixMemory, PrefixState
-from weft.models.prompted_lm import rectangle
+from weft.models.prompted_lm import PromptedLM, PromptMemory, rectangle
+from weft.runtime.replaceable import plain_of
 
 
 class PromptGraph:
@@ -80,3 +87,23 @@ class PromptGraphs:
                     self.graphs.popitem(last=False)
             self.graphs.move_to_end(shape)
             return self.graphs[shape].replay(padded_BT, length)
+
+
+def has_many_shapes(self: PromptedLM, prompts_BM: Tensor) -> bool:
+    return prompts_BM.is_cuda
+
+
+def encode_padded(self: PromptedLM, prompts_BM: Tensor) -> PromptMemory:
+    """With prompts padded on the right to a multiple of `LENGTH_MULTIPLE`."""
+    memory: PromptMemory = plain_of(PromptedLM.encode)(self, prompts_BM)
+    return memory._replace(prompts_BM=functional.pad(prompts_BM, (0, -prompts_BM.shape[1] % LENGTH_MULTIPLE)))
+
+
+def reads_at_once(model: Model, tokens_BM: Tensor, memory: Any) -> bool:
+    return tokens_BM.is_cuda and isinstance(model, ReadsPrompts)
+
+
+def read_prompts(model: Model, tokens_BM: Tensor, memory: Any) -> Any:
+    """The state after tokens, by one pass over all of them."""
+    assert isinstance(model, ReadsPrompts)
+    return model.read_prompts(rectangle(tokens_BM), memory)

@@ -32,8 +32,7 @@ from weft.fast.searching.fused_paths import stays_on_device
 from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
 from weft.fast.torch_private import foreach_copy_
 from weft.runtime.switches import collection_paused
-from weft.search.loop import Step, StepLoop, StepRecords
-from weft.search.state import SearchInputs, SearchStart, SearchState, to_device
+from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
 INITIAL_CAPACITY = 32

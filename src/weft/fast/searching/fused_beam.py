@@ -16,7 +16,6 @@ from torch import Tensor
 from weft.fast.searching.top_k import allows_fusion, best_tokens
 from weft.fast.searching.transfers import HostCopies
 from weft.search.beam import BeamState, BeamStep
-from weft.search.gaps import beam_bounds, gaps, penalties
 from weft.search.interface import (
     BY_CONSTRAINTS,
     BY_END,
@@ -26,9 +25,8 @@ from weft.search.interface import (
     PendingHypotheses,
     SearchRequest,
 )
-from weft.search.loop import StepRecords
-from weft.search.ranking import Ranking
-from weft.search.state import SearchState, to_device
+from weft.search.loop import SearchState, StepRecords, to_device
+from weft.search.ranking import Ranking, beam_bounds, gaps, penalties
 from weft.tree import Tree, select
 
 MAX_BEAM = 10

@@ -1,6 +1,6 @@
 """The k best extensions of hypotheses with fewer passes over the scores.
 
-Equal to the functions of `weft.search.top_k`, log Σ exp up to rounding; tests/fast/searching/test_top_k.py.
+Equal to the functions of `weft.search.constraints`, log Σ exp up to rounding; tests/fast/searching/test_top_k.py.
 
 - The k largest of a row lie in the k blocks with the largest maxima, so only those are read again: one pass over the
   row for the maxima of its blocks, and a small selection.
@@ -16,10 +16,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from weft.search.constraints import LogitsConstraint, NoLoops
+from weft.search.constraints import Extensions, LogitsConstraint, NoLoops
+from weft.search.loop import SearchState
 from weft.search.repetition import LoopLimits
-from weft.search.state import SearchState
-from weft.search.top_k import Extensions
 
 BLOCK = 64
 CACHE_FLOATS = 2**18

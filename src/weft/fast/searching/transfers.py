@@ -1,6 +1,6 @@
 """Copies between the host and a device for which neither waits: from and to page-locked memory.
 
-Equal to `weft.search.state.to_device` and `torch.Tensor.cpu`; tests/fast/searching/test_transfers.py.
+Equal to `weft.search.loop.to_device` and `torch.Tensor.cpu`; tests/fast/searching/test_transfers.py.
 """
 
 from __future__ import annotations

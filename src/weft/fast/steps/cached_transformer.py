@@ -15,14 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.multihead import SelfAttention
+from weft.attention.ragged_attention import AlignmentHeads, mean_of_heads, renormalize
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.fast.steps.kv_cache import KVCache, attention_output
 from weft.fast.torch_private import addmm_activation
-from weft.models.interface import AlignmentHeads, StepOutput, mean_of_heads, renormalize
+from weft.models.interface import StepOutput
+from weft.models.layers import ResidualBlock, normalize
 from weft.models.positions import Sinusoidal
 from weft.models.prefix_lm import PrefixLM, PrefixMemory
-from weft.models.residual import ResidualBlock, normalize
 from weft.models.transformer import ACTIVATIONS, FeedForward, TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
 

@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.normalizers import softmax
+from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import Rotation
 from weft.attention.step_attention import KeysValues
-from weft.models.interface import mean_of_heads
-from weft.models.residual import ResidualBlock
+from weft.models.layers import ResidualBlock
 from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 from weft.tree import select

@@ -12,13 +12,17 @@ Equal to `Seq2Seq.step` up to rounding; tests/fast/steps/test_one_sentence_trans
   copied. The state of a hypothesis is a mask: which of them belong to its own tokens.
 
 Rotary positions rotate queries and keys where they are in the pool; biases by distance are added to the mask.
+
+`one_sentence_steps` chooses these steps where they apply, else those of the model
+(`weft.search.interface.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -26,17 +30,55 @@ from torch.nn import functional
 
 from weft.attention.multihead import CrossAttention, Heads, SelfAttention
 from weft.attention.normalizers import softmax
+from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.attention.step_attention import KeysValues
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
-from weft.models.interface import StepOutput, mean_of_heads
+from weft.models.architecture import architecture_of
+from weft.models.interface import StepOutput
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
+from weft.search.interface import SearchRequest, StepModel
+from weft.translation.engines.torch import StartedModel
+
+if TYPE_CHECKING:
+    from weft.models.seq2seq import Seq2Seq
 
 FIRST_CAPACITY = 32
 """Tokens of each hypothesis that the pool has room for at first; it doubles when it is full."""
+
+
+def is_one_sentence_on_cpu(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> bool:
+    return len(request.max_lengths) == 1 and torch.device(request.device).type == "cpu"
+
+
+def one_sentence_steps(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
+    """The steps of a search of one sentence."""
+    return find_one_sentence_steps(model, request.memory, rows=rows, return_attention=return_attention) or model
+
+
+def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_attention: bool) -> StepModel | None:
+    """The faster steps of a model for one sentence; None: it has none."""
+    if isinstance(model, StartedModel):
+        steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
+        return None if steps is None else StartedModel(steps, model.tokens)
+    if isinstance(model, nn.Module) and _is_plain_transformer(model):
+        return sentence_steps(cast("Seq2Seq", model), memory, rows=rows, return_attention=return_attention)
+    return None
+
+
+_plain_transformers: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def _is_plain_transformer(model: nn.Module) -> bool:
+    """Whether a model is one of weft's encoder–decoders with a Transformer; it is asked once."""
+    if model not in _plain_transformers:
+        described = architecture_of(model)
+        is_plain = described.kind == "seq2seq" and described.is_plain and described.is_transformer
+        _plain_transformers[model] = is_plain
+    return _plain_transformers[model]
 
 
 def sentence_steps(
@@ -196,6 +238,8 @@ class _Positions:
         self.stack = stack
         self.is_rotary = stack.settings.positions == "rotary"
         self.has_biases = stack.relative_bias is not None
+        attention = stack.layers[0].self_attention
+        self.groups = attention.heads // attention.kv_heads
         self.count = 0
 
     def _grow(self, time: int) -> None:
@@ -218,8 +262,7 @@ class _Positions:
 
     def masks(self, state_RP: Tensor, times_P: Tensor, time: int) -> list[Tensor]:
         """The additive masks (K, G × R, P) of each layer: the state and the biases of distances."""
-        settings = self.stack.settings
-        groups = settings.heads // settings.kv_heads
+        groups = self.groups
         if not self.has_biases:
             return [state_RP.repeat(groups, 1) if groups > 1 else state_RP] * len(self.stack.layers)
         self._grow(time)
@@ -228,7 +271,7 @@ class _Positions:
         for bias_HT in self.biases_HT:
             if id(bias_HT) not in masks:
                 assert bias_HT is not None
-                bias_KG1P = bias_HT.index_select(1, indices_P).view(settings.kv_heads, groups, 1, -1)
+                bias_KG1P = bias_HT.index_select(1, indices_P).view(-1, groups, 1, len(times_P))
                 masks[id(bias_HT)] = (bias_KG1P + state_RP).flatten(1, 2)
         return [masks[id(bias_HT)] for bias_HT in self.biases_HT]
 

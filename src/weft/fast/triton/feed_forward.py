@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from weft.fast.layers.half_weights import to_half
+from weft.fast.layers.layer_kernels import to_half
 from weft.fast.torch_private import addmm_activation
 from weft.fast.triton.column_sums import add_partials, column_sums
 

@@ -1,6 +1,6 @@
 """Dropout, residual connection and norm in one kernel, forwards and backwards, for training on CUDA.
 
-Plain counterpart: the plain path of `weft.models.residual.ResidualBlock`. Tested in
+Plain counterpart: the plain path of `weft.models.layers.ResidualBlock`. Tested in
 tests/fast/triton/test_residual_norm.py.
 
     s = x + dropout(f)      y = LayerNorm(s) or RMSNorm(s)

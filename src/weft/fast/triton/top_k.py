@@ -1,6 +1,6 @@
 """The k most likely next tokens of every row on a GPU, in two kernels: log-probabilities, constraints, top-k.
 
-Equals `weft.search.top_k.top_k_constrained` with no constraint or `NoLoops` alone, row by row; tested in
+Equals `weft.search.constraints.top_k_constrained` with no constraint or `NoLoops` alone, row by row; tested in
 tests/fast/triton/test_top_k.py and tests/fast/recording/test_search.py.
 
 The first kernel reads the logits once, several programs a row: the largest of every 64, and a part of Σ exp. The

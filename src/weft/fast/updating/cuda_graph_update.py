@@ -20,12 +20,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.data.batching.batches import side_budgets
-from weft.data.batching.prefetch import StepBatches
+from weft.data.batching.batches import StepBatches, side_budgets
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.fast import load_versions
-from weft.fast.layers.half_weights import half_weights
-from weft.fast.layers.layer_kernels import is_trained_linear
+from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from weft.errors import VocabularyError
 from weft.interop.checkpoints.files import find_vocabularies
-from weft.interop.checkpoints.model import CheckpointModel, check_neutral
+from weft.interop.checkpoints.importing import CheckpointModel, check_neutral
 from weft.interop.checkpoints.recurrent import layer_tensors, with_prefix
 from weft.interop.checkpoints.safe_loading import attributes_of
 from weft.interop.checkpoints.tensors import CheckpointTensors
@@ -27,8 +27,7 @@ from weft.interop.checkpoints.transformer import LayerNames, stack_tensors
 from weft.interop.checkpoints.vocabularies import TokenList, find_pieces, read_lines
 from weft.interop.embeddings import EmbeddingNames, Embeddings, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.imported_run import Conversion
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import Conversion, ImportOptions
 from weft.text.frames import FrameRules
 from weft.text.specials import END
 

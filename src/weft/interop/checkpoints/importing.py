@@ -1,18 +1,20 @@
-"""From a checkpoint of fairseq, OpenNMT-py or Joey NMT to a run."""
+"""From a checkpoint of fairseq, OpenNMT-py or Joey NMT to a run; `CheckpointModel` is one in weft's terms."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import CheckpointError, RecipeError, option
 from weft.interop.checkpoints.files import find_checkpoint
-from weft.interop.imported_run import ImportedModel, external_ids
-from weft.interop.options import ImportOptions
+from weft.interop.checkpoints.vocabularies import TokenList
+from weft.interop.huggingface.configuration import Configuration
+from weft.interop.imported_run import Conversion, ImportedModel, ImportOptions, external_ids
+from weft.text.frames import FrameRules
 from weft.text.specials import BEGIN
 
 if TYPE_CHECKING:
-    from weft.interop.checkpoints.model import CheckpointModel
     from weft.interop.checkpoints.vocabularies import TokenList
     from weft.text.tokenizer import Tokenizers
 
@@ -63,3 +65,25 @@ def _never_written(tokenizers: Tokenizers, tokens: TokenList) -> list[list[int]]
         return [[BEGIN]]
     padding = tokens.names.index(tokens.special.padding)
     return [[BEGIN], [external_ids(tokenizers.target).index(padding)]]
+
+
+class CheckpointModel(NamedTuple):
+    """The content of a checkpoint."""
+
+    toolkit: str
+    architecture: str
+    """The toolkit's name for it."""
+    config: Configuration
+    conversion: Conversion
+    vocabularies: tuple[TokenList, TokenList]
+    """Vocabularies of source and target."""
+    rules: FrameRules
+    """The special tokens around texts."""
+
+
+def check_neutral(config: Configuration, neutral: Mapping[str, tuple[Any, ...]]) -> None:
+    """Fail unless every option that is set has a value that changes nothing."""
+    for name, values in neutral.items():
+        value = config.values.get(name)
+        if value is not None and value not in values:
+            raise config.error(name, f"{value!r} is not imported; weft imports models without it")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import RecipeError, VocabularyError, option
-from weft.interop.checkpoints.model import CheckpointModel, check_neutral
+from weft.interop.checkpoints.importing import CheckpointModel, check_neutral
 from weft.interop.checkpoints.recurrent import layer_tensors, with_prefix
 from weft.interop.checkpoints.safe_loading import Record, attributes_of
 from weft.interop.checkpoints.tensors import CheckpointTensors
@@ -26,8 +26,7 @@ from weft.interop.checkpoints.transformer import LayerNames, stack_tensors
 from weft.interop.checkpoints.vocabularies import SpecialNames, TokenList, find_pieces
 from weft.interop.embeddings import EmbeddingNames, Embeddings, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.imported_run import Conversion
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import Conversion, ImportOptions
 from weft.text.frames import FrameRules
 from weft.text.specials import BEGIN, END
 

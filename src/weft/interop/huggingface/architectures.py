@@ -13,7 +13,7 @@ Torch is not imported here.
 from __future__ import annotations
 
 from weft.recipe import ModelSettings, Recipe, TransformerSettings
-from weft.recipe.portability import only_in_weft
+from weft.recipe.recipe import only_in_weft
 
 CLASSES = {
     "marian": "MarianMTModel",

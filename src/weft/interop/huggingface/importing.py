@@ -10,8 +10,7 @@ from weft.interop.huggingface.families import FAMILIES, check_family, convert
 from weft.interop.huggingface.folder import ModelFolder
 from weft.interop.huggingface.generation import alignment_heads, search_settings
 from weft.interop.huggingface.hub import find_folder
-from weft.interop.imported_run import Conversion, ImportedModel, external_ids
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import Conversion, ImportedModel, ImportOptions, external_ids
 from weft.text.tokenizer import Tokenizers
 
 GENERATION = (

@@ -33,8 +33,7 @@ from weft.runs.adapters import (
 from weft.runs.layout import RunFolder
 from weft.runs.load import LoadedRun, load_run
 from weft.runs.locks import creating_folder, lock_folder
-from weft.runs.origin import WeightsOrigin
-from weft.runs.weights import Tensors, write_tensors
+from weft.runs.weights import Tensors, WeightsOrigin, write_tensors
 from weft.runtime.activity import activity
 
 PROJECTION = re.compile(r"(encoder|decoder)\.stack\.layers\.(\d+)\.(\w+)\.(\w+)")

@@ -17,12 +17,12 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from weft.errors import RecipeError
 from weft.files import save_bytes, save_text
-from weft.text import normalization
 from weft.text.bytes import ByteTokenizer
 from weft.text.characters import CharacterTokenizer
 from weft.text.external_engines import TokenizersEngine
 from weft.text.imported import ImportedTokenizer
 from weft.text.imported_engines import ByteEngine, PieceEngine
+from weft.text.preprocessing import normalizers_of
 from weft.text.pretokenization import byte_alphabet
 from weft.text.specials import END, SPECIALS, UNKNOWN
 from weft.text.subwords import SubwordTokenizer
@@ -122,7 +122,7 @@ def _single_symbols(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     splits: list[Any] = [pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")]
     if isinstance(tokenizer, CharacterTokenizer):
         symbols = list(tokenizer.vocabulary.symbols)
-        steps = normalization.normalizers_of(tokenizer.preprocessor.normalize, tokenizer.preprocessor.lowercase)
+        steps = normalizers_of(tokenizer.preprocessor.normalize, tokenizer.preprocessor.lowercase)
         decoder: Any = decoders.Fuse()
     else:
         symbols = byte_alphabet()

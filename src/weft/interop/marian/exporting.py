@@ -20,7 +20,7 @@ from weft.files import replacing, save_bytes, save_text
 from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.marian import exported_weights
 from weft.interop.marian.conversion import ACTIVATIONS, NORMS
-from weft.interop.marian.decoding import MAX_LENGTH_FACTOR
+from weft.interop.marian.files import MAX_LENGTH_FACTOR
 from weft.interop.marian.weights import OPTIONS
 from weft.models.seq2seq import Seq2Seq
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings

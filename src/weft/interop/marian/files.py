@@ -2,6 +2,12 @@
 
 A model is named itself, or is the only `.npz` of a folder; of several, `model.npz`, or that with the best score of
 validation by the translations (`.best-translation.npz`), BLEU, chrF or perplexity.
+
+decoder.yml as search settings.
+
+beam-size       1: search.kind = "greedy"; more: "beam" and search.size
+normalize       search.length_penalty; the end token counts in both
+max-length-factor, allow-unk   search.max_ratio and max_extra = 0; the unknown token is banned unless it is allowed
 """
 
 from __future__ import annotations
@@ -11,7 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import CheckpointError
+from weft.interop.huggingface.configuration import Configuration
 from weft.interop.yaml_files import read_yaml
+from weft.text.specials import BEGIN, UNKNOWN
 
 PREFERRED = ("best-translation", "best-bleu-detok", "best-bleu", "best-chrf", "best-perplexity", "best-ce-mean-words")
 """Checkpoints of a training, the most useful first."""
@@ -105,3 +113,21 @@ def _guessed(folder: Path) -> tuple[Path, ...]:
         for names in (("src", "source"), ("trg", "tgt", "target"))
     ]
     return (sides[0][0], sides[1][0]) if all(len(side) == 1 for side in sides) else tuple(files)
+
+
+BEAM_SIZE, MAX_LENGTH_FACTOR = 12, 3.0
+"""Marian's own defaults."""
+HINT = "import it with weft's own search settings: --default-search"
+
+
+def search_settings(config: Configuration) -> dict[str, Any]:
+    """[search] of a run."""
+    if config.number("word-penalty", 0.0):
+        raise config.error("word-penalty", f"{config.values['word-penalty']!r} has no counterpart in weft; {HINT}")
+    size = config.whole("beam-size", BEAM_SIZE)
+    settings: dict[str, Any] = {"kind": "greedy"} if size == 1 else {"kind": "beam", "size": size}
+    normalize = config.values.get("normalize", 0.0)
+    settings["length_penalty"] = float(normalize) if isinstance(normalize, bool) else config.number("normalize", 0.0)
+    settings |= {"max_ratio": config.number("max-length-factor", MAX_LENGTH_FACTOR), "max_extra": 0, "no_loops": False}
+    banned = [[BEGIN]] if config.flag("allow-unk", False) else [[UNKNOWN], [BEGIN]]
+    return {**settings, "banned_ids": banned}

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from weft.errors import RecipeError, nearest, option
 from weft.interop.huggingface.configuration import Configuration
-from weft.interop.imported_run import ImportedModel
-from weft.interop.marian.decoding import search_settings
-from weft.interop.marian.files import find_files
-from weft.interop.options import ImportOptions
+from weft.interop.imported_run import ImportedModel, ImportOptions
+from weft.interop.marian.files import find_files, search_settings
 
 
 def read_model(source: str, options: ImportOptions) -> ImportedModel:

@@ -12,7 +12,7 @@ from weft.models.encoders import Encoder, RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.seq2seq import Seq2Seq
 from weft.models.source_columns import ColumnEncoders
-from weft.models.transformer_encoder import TransformerEncoder
+from weft.models.transformer import TransformerEncoder
 from weft.ragged import additive_mask
 from weft.text.specials import END
 

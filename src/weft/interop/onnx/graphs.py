@@ -13,6 +13,8 @@ first state (present.*), ``decoder_model`` advances the state by one token.
 from __future__ import annotations
 
 import copy
+import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +25,6 @@ from weft.attention.source_attention import SeparateAttention, SeparateKeys, mas
 from weft.attention.step_attention import KeysValues
 from weft.interop.onnx.encoding import EncoderStates, encode, with_mask
 from weft.interop.onnx.padded import Layers, PlainFirst, PlainMonotonic, PositionTable, run_transformer
-from weft.interop.onnx.tensor_names import cache_names, tree_names
 from weft.models.hard_attention import HardAttentionSeq2Seq, SourceMemory
 from weft.models.recurrent_decoder import Memory, RecurrentDecoder
 from weft.models.seq2seq import Seq2Seq
@@ -246,3 +247,20 @@ def _recurrent_graphs(model: Exportable, encoder_inputs: dict[str, Tensor]) -> d
             {"input_ids": {0: BATCH}, **dict(zip(past_names, axes, strict=True))},
         ),
     }
+
+
+def tree_names(tree: Any, prefix: str) -> Iterator[str]:
+    """A name for each tensor of a tree (`weft.tree`), by its place: state.layers.0.0."""
+    if tree is None:
+        return
+    if not isinstance(tree, tuple):
+        yield prefix
+        return
+    fields = getattr(tree, "_fields", range(len(tree)))
+    for name, branch in zip(fields, tree, strict=True):
+        yield from tree_names(branch, f"{prefix}.{re.sub(r'_[A-Z0-9]+$', '', str(name))}")
+
+
+def cache_names(prefix: str, layers: int, *sides: str) -> list[str]:
+    """present.0.decoder.key, present.0.decoder.value, …: layer by layer."""
+    return [f"{prefix}.{layer}.{side}.{part}" for layer in range(layers) for side in sides for part in ("key", "value")]

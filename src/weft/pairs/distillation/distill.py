@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.data.preparation import find_corpora, has_corpus
-from weft.data.preparation.recorded_files import record_data_files
+from weft.data.preparation.recorded_files import FileFingerprint, record_data_files
 from weft.errors import DataError, RecipeError, option
 from weft.files import read_json, save_text
 from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual
@@ -31,7 +31,6 @@ from weft.pairs.time_limit.fitting import fit_run
 from weft.pairs.train import PlannedRun, annotated, evaluated
 from weft.recipe import Recipe, load_recipe, parse_change
 from weft.recipe.files import find_recipe, read_tree
-from weft.runs.data_record import FileFingerprint
 from weft.runs.layout import RunFolder
 from weft.training import train as core
 from weft.training.events import Event, Started

@@ -12,8 +12,7 @@ from weft.data.columns.layout import FIRST_ROWS, layout_of
 from weft.data.columns.rows import READ_BYTES, PairInput, RowCount, RowStream, TableRow
 from weft.data.reading.delimited import column_names
 from weft.data.reading.links import is_links
-from weft.data.reading.messages import column_phrase
-from weft.errors import DataError, plural
+from weft.errors import DataError, column_phrase, plural
 from weft.pairs.profiling.relations import Relations, relate
 from weft.pairs.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.pairs.profiling.sides import SideProfile, profile_side

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.data.preparation import has_corpus, read_corpus
 from weft.errors import RecipeError, option
-from weft.evaluation.references import GROUPINGS
+from weft.evaluation.pairs import GROUPINGS
 from weft.pairs.time_limit.budget import EVALUATION_SHARE, Speed, TimeLimit, fit_settings
 from weft.pairs.time_limit.speed import Measured, measure
 from weft.recipe import Recipe

@@ -6,8 +6,7 @@ import math
 
 from weft.evaluation.statistics import Estimate
 from weft.pictures.charts.axis import Axis, value_axis, x_axis
-from weft.pictures.charts.chart import Chart
-from weft.pictures.charts.style import DASHES, INTERVAL_NOTE
+from weft.pictures.charts.chart import DASHES, INTERVAL_NOTE, Chart
 from weft.pictures.html.charts import LinearScale
 from weft.pictures.html.elements import Content, Html, element, rounded, svg_line, svg_text
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.evaluation.statistics import Estimate
 from weft.pictures.charts.axis import Axis, value_axis, x_axis
-from weft.pictures.charts.chart import Chart
-from weft.pictures.charts.style import COLORS, DASHES, INTERVAL_NOTE, MARKERS
+from weft.pictures.charts.chart import COLORS, DASHES, INTERVAL_NOTE, MARKERS, Chart
 from weft.pictures.picture import FAINT, FRAME, INK, LINES, Page, title_height, write_picture
 
 if TYPE_CHECKING:

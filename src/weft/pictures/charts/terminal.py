@@ -20,8 +20,7 @@ from rich.text import Text
 
 from weft.evaluation.statistics import Estimate, number
 from weft.pictures.charts.axis import Axis, value_axis, x_axis
-from weft.pictures.charts.chart import Chart
-from weft.pictures.charts.style import ASCII_SYMBOLS, SYMBOLS, TERMINAL_COLORS
+from weft.pictures.charts.chart import ASCII_SYMBOLS, SYMBOLS, TERMINAL_COLORS, Chart
 from weft.pictures.labels import shorten
 
 MAX_WIDTH, ROWS = 72, 14

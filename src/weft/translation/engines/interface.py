@@ -220,6 +220,26 @@ class HasSteppingEngine(Protocol):
     def stepping_engine(self) -> Engine: ...
 
 
+class AutoEngine:
+    """One engine for few sources, and where attention is returned; another, which takes a while to start, for many."""
+
+    name = "auto"
+
+    def __init__(self, for_few: Engine, for_many: Engine, *, min_sources: int) -> None:
+        """``min_sources``: the fewest for which the other engine pays off."""
+        self.for_few = for_few
+        self.for_many = for_many
+        self.min_sources = min_sources
+        self.precision = for_few.precision
+
+    def stepping_engine(self) -> Engine:
+        return self.for_few
+
+    def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
+        is_few = len(request.sources) < self.min_sources or request.return_attention
+        return (self.for_few if is_few else self.for_many).search(request)
+
+
 def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
     """The results of a request: batch by batch, if the engine can."""
     if isinstance(engine, BatchEngine):

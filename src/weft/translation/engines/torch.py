@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from weft.runtime.activity import activity
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.search.state import to_device
+from weft.search.loop import to_device
 from weft.text import specials
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer
@@ -39,6 +39,7 @@ from weft.translation.engines.batch_sizes import (
 )
 from weft.translation.engines.interface import PreparableSearch, SearchedBatch, TranslationRequest
 from weft.translation.strategies import rng_key, search
+from weft.tree import Tree, leaves
 
 if TYPE_CHECKING:
     from weft.recipe import SearchSettings
@@ -135,7 +136,19 @@ class TorchEngine:
     def batches(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
         """The results of each batch as soon as it was searched."""
         request = replace(request, sources=IdRows.of(request.sources))
-        return self.report(request, self.execution.search(self, request))
+        results = self._search_one(request) if self._is_one_small(request) else self.execution.search(self, request)
+        return self.report(request, results)
+
+    def _is_one_small(self, request: TranslationRequest) -> bool:
+        """Whether a request is a single source whose search is small whatever its kind, on a CPU: nothing is divided,
+        nothing overlaps, and no memory is estimated."""
+        most = max(request.settings.size, request.settings.samples, request.n_best)
+        is_small = len(request.sources) == 1 and most * (self.tokenizer.size + 1000) <= SMALL_SEARCH
+        return is_small and self.device.type == "cpu"
+
+    def _search_one(self, request: TranslationRequest) -> Iterator[Searched]:
+        rows = np.arange(len(request.sources))
+        yield rows, self.search_rows(request, rows)
 
     def report(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
         """The results of a request, whose progress is shown."""
@@ -229,7 +242,7 @@ class TorchEngine:
         """The model after all but the last token of a start."""
         if len(start) == 1:
             return self.model
-        from weft.translation.engines.started_model import StartedModel
+        from weft.translation.engines.torch import StartedModel
 
         return StartedModel(self.model, start[:-1])
 
@@ -295,3 +308,22 @@ class TorchEngine:
                     f"search.{setting}: {phrase!r} has symbols that are not in this model's vocabulary; leave it out"
                 )
         return encoded
+
+
+@dataclass(frozen=True)
+class StartedModel:
+    """A model with a forced decoder prefix: its initial state is that after the given tokens."""
+
+    model: StepModel
+    tokens: tuple[int, ...]
+
+    def start(self, memory: Any) -> Tree:
+        state: Any = self.model.start(memory)
+        first = next(leaves(state))
+        for token in self.tokens:
+            tokens_B = torch.full((len(first),), token, device=first.device)
+            _, state, _ = self.model.step(tokens_B, state, memory)
+        return state
+
+    def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
+        return self.model.step(tokens_R, state, memory)

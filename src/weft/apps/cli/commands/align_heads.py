@@ -6,8 +6,17 @@ from typing import Annotated
 
 import typer
 
-from weft.apps.cli.arguments import Device, Json, Limit, Run, SourceLanguage, TargetLanguage, check_runs, given_corpus
-from weft.apps.cli.model_loading import load_runs
+from weft.apps.cli.arguments import (
+    Device,
+    Json,
+    Limit,
+    Run,
+    SourceLanguage,
+    TargetLanguage,
+    check_runs,
+    given_corpus,
+    load_runs,
+)
 from weft.files import json_text
 
 DEFAULT_LIMIT = 1000
@@ -39,8 +48,7 @@ def command(
     from itertools import islice
 
     from weft.data.reading.corpora import read
-    from weft.evaluation.alignment_heads import find_alignment_heads
-    from weft.runs.alignment_heads import write_alignment_heads
+    from weft.evaluation.alignment_heads import find_alignment_heads, write_alignment_heads
     from weft.runs.layout import RunFolder
 
     rows = list(islice(read(corpus), limit))

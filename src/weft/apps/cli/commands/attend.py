@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from weft.apps.cli.arguments import Adapter, Device, Picture, Run, check_adapter, check_picture, check_runs
-from weft.apps.cli.model_loading import load_runs
+from weft.apps.cli.arguments import Adapter, Device, Picture, Run, check_adapter, check_picture, check_runs, load_runs
 from weft.errors import plural
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def command(
 
     from weft.evaluation.alignment import write_pharaoh
     from weft.pictures.attention_map import draw_map, terminal_map
-    from weft.pictures.copied_tokens import terminal_copied_tokens
+    from weft.pictures.terminal import terminal_copied_tokens
     from weft.translation.word_alignment import attention_view
 
     if heads or layer is not None or head is not None or kind is not None:

@@ -54,8 +54,8 @@ def import_command(
     mBART and Pegasus. Of Marian: Transformers in its own format, .npz. Of fairseq, OpenNMT-py and Joey NMT:
     Transformers and most recurrent models; their checkpoints are read without running code.
     """
+    from weft.interop.imported_run import ImportOptions
     from weft.interop.importing import import_model
-    from weft.interop.options import ImportOptions
 
     options = ImportOptions(source_language, target_language, default_search, tuple(vocabularies or ()), numerics)
     typer.echo(import_model(source, out, options))

@@ -13,9 +13,9 @@ from weft.apps.cli.arguments import (
     Run,
     check_adapter,
     check_runs,
+    load_runs,
     search_changes,
 )
-from weft.apps.cli.model_loading import load_runs
 
 
 def command(

@@ -21,9 +21,9 @@ from weft.apps.cli.arguments import (
     check_runs,
     counted,
     given_corpus,
+    load_runs,
 )
 from weft.apps.cli.bad_lines import BadLinePolicy, BadLines
-from weft.apps.cli.model_loading import load_runs
 from weft.files import json_text
 
 if TYPE_CHECKING:

@@ -57,8 +57,8 @@ def learn_command(
 ) -> None:
     """Train a tokenizer on text, or on a random sample of it."""
     from weft.errors import DataError
-    from weft.text.options import LearningOptions
     from weft.text.tokenizer import learn
+    from weft.text.vocabulary import LearningOptions
 
     if out.is_dir() or not out.parent.is_dir():  # fail before training
         raise DataError(f"{out}: cannot write: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}")
@@ -82,10 +82,10 @@ def learn_command(
 
 def _sample(texts: list[str], *, characters: int, seed: int) -> Iterable[str]:
     """A random sample of the lines of some files."""
+    from weft.data.preparation.tokenizers import sample
     from weft.data.reading.compression import inner_name
     from weft.data.reading.lines import read_lines
     from weft.errors import DataError
-    from weft.text.reservoir import sample
 
     for text in texts:
         if inner_name(text).endswith((".jsonl", ".json", ".csv", ".parquet")):

@@ -18,9 +18,9 @@ from weft.apps.cli.arguments import (
     check_adapter,
     check_picture,
     check_runs,
+    load_runs,
     search_changes,
 )
-from weft.apps.cli.model_loading import load_runs
 from weft.files import json_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     settings = search_changes(run, search, changes)
     from weft.errors import SearchError
     from weft.pictures.trace import VIEWS
-    from weft.translation.text_processor import NO_TOKEN
+    from weft.translation.pipeline import NO_TOKEN
 
     model = load_runs(run, device=device, adapter=adapter)
     kind = model.search_settings(settings).kind
@@ -92,7 +92,7 @@ def _print_copied(copied: CopiedTokens) -> None:
     """Which tokens of the best output were copied."""
     from rich.console import Console
 
-    from weft.pictures.copied_tokens import terminal_copied_tokens
+    from weft.pictures.terminal import terminal_copied_tokens
 
     sys.stdout.write(f"\n{terminal_copied_tokens(*copied, ascii_only=Console().options.ascii_only)}\n")
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from weft.pairs.request import TrainingRequest
     from weft.training.distributed import Workers
 
-
 RECIPE_HELP = (
     "A file of pairs (TSV, CSV, JSON lines, Parquet; compressed or not), a folder with train, valid and test, or - for "
     "standard input; the name of a shipped recipe, or a TOML file; with --resume, also the run folder."
@@ -162,7 +161,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
     """Say where an interrupted run stands, and the command that continues it."""
     from weft.errors import WeftError
     from weft.runs.layout import RunFolder
-    from weft.runs.origin import resume_command
+    from weft.runs.weights import resume_command
 
     folder = request.folder(request.settings())
     try:

@@ -11,8 +11,8 @@ from weft.apps.labs.history.models import BY_KEY
 from weft.apps.labs.history.result import HistoryResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
-from weft.apps.labs.word_alignment_baselines import diagonal_links
 from weft.errors import RecipeError, nearest
+from weft.evaluation.ibm1 import diagonal_links
 
 if TYPE_CHECKING:
     import weft

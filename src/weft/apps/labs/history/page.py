@@ -15,9 +15,8 @@ from weft.apps.labs.history.task import LENGTHS, MAX_WORDS, SENTENCE
 from weft.apps.labs.page import footer, table_html
 from weft.pictures.charts.html import chart_html
 from weft.pictures.html.attention_map import attention_map
-from weft.pictures.html.elements import Content, Html, data_text, element, join
+from weft.pictures.html.elements import Content, Html, data_text, element, join, table, terms
 from weft.pictures.html.page import page
-from weft.pictures.html.tables import table, terms
 
 if TYPE_CHECKING:
     from weft.apps.labs.history.result import HistoryResult

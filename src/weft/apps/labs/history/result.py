@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rich.text import Text
+
 from weft.apps.bench.environment import environment
 from weft.apps.labs.history.judgment import JudgedClaim, Results, judge_history
 from weft.apps.labs.history.models import BY_KEY
 from weft.apps.labs.history.task import LENGTHS, LONGEST
+from weft.apps.labs.text import OUTCOME_STYLES, labeled
 from weft.evaluation.statistics import Estimate, t_interval
 from weft.files import save_text
 from weft.pictures.charts.chart import Chart, Series
-from weft.pictures.charts.table import Row, Table
+from weft.pictures.charts.table import Row, Table, table_lines
+from weft.pictures.charts.terminal import chart_lines
 
 SPEED = ("seconds", "tokens")
 """Measurements that depend on the machine and on what else it does; everything else follows from the seeds."""
@@ -109,7 +114,7 @@ class HistoryResult:
 
     def text(self, width: int = 100, *, color: bool = False, ascii_only: bool = False) -> str:
         """The table, the charts and the verdicts for a terminal."""
-        from weft.apps.labs.history.text import result_lines
+        from weft.apps.labs.history.result import result_lines
         from weft.pictures.terminal import render_lines
 
         return render_lines([*result_lines(self, width, ascii_only)], width, color=color, ascii_only=ascii_only)
@@ -150,3 +155,18 @@ class HistoryResult:
         path = Path(path)
         save_text(path, self.to_html())
         return path
+
+
+def result_lines(result: HistoryResult, width: int, ascii_only: bool) -> Iterator[Text]:
+    """Table, charts, verdicts and seeds."""
+    yield from table_lines(result.table(intervals=False))
+    for chart in result.charts():
+        yield Text()
+        yield from chart_lines(chart, width, ascii_only=ascii_only)
+    for claim, verdict in result.claims:
+        yield Text()
+        yield Text(claim, style="bold")
+        yield from labeled("", f"{verdict.outcome}. {verdict.sentence}", width, OUTCOME_STYLES[verdict.outcome])
+    seeds = ", ".join(map(str, result.seeds))
+    yield Text()
+    yield from labeled("Seeds", f"{seeds}; {result.steps:,} updates of each model", width)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.translation.engines.ctranslate2.model import CTranslate2Model
 
 MIN_SENTENCES = 32
-"""Loading CTranslate2 pays off from this many sentences on, if the engine is not required."""
+"""Loading CTranslate2 pays off from this many sentences on; for fewer an `AutoEngine` has another engine."""
 
 
 class CTranslate2Engine:
@@ -35,7 +35,7 @@ class CTranslate2Engine:
     """
 
     def __init__(self, run: LoadedRun, fallback: TorchEngine, *, required: bool = False) -> None:
-        """``required``: refuse what CTranslate2 cannot search, and use it for however few sentences."""
+        """``required``: refuse what CTranslate2 cannot search, instead of leaving it to PyTorch."""
         self.run = run
         self.fallback = fallback
         self.required = required
@@ -50,9 +50,6 @@ class CTranslate2Engine:
     def search(self, request: TranslationRequest) -> list[list[Hypothesis]]:
         if not request.sources:
             return []
-        few = len(request.sources) < MIN_SENTENCES or request.return_attention
-        if few and not self.required:
-            return self.fallback.search(request)
         reason = self._unsupported(request)
         if reason is not None and self.required:
             raise SearchError(f"{option('engine', 'ctranslate2')}: {reason}; use {option('engine', 'torch')}")

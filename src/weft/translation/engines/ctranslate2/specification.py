@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from weft.attention.relative_positions import AlibiBias, T5Bias
 from weft.models.positions import Learned, Sinusoidal
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import TransformerLayer, TransformerStack
+from weft.models.transformer import TransformerEncoder, TransformerLayer, TransformerStack
 from weft.models.transformer_decoder import TransformerDecoder
-from weft.models.transformer_encoder import TransformerEncoder
 from weft.recipe import TransformerSettings
 from weft.text.specials import BEGIN, END, SPECIALS, UNKNOWN
 

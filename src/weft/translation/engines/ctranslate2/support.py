@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
-from weft.recipe.portability import only_in_weft
+from weft.recipe.recipe import only_in_weft
 from weft.recipe.search import irrelevant_settings
 from weft.text.specials import BEGIN, END
 
