@@ -118,7 +118,7 @@ def test_the_details_of_a_model() -> None:
     transformer = _model("text", TEXT, {})
     assert transformer["tie"] == "target" and transformer["embedding"] == 256
     for side in ("encoder", "decoder"):
-        expected = {"kind": "transformer", "hidden": 256, "norm_placement": "pre", "positions": "rotary"}
+        expected = {"kind": "transformer", "hidden": 256, "norm_placement": "pre", "positions": "sinusoidal"}
         assert expected.items() <= transformer[side].items()
     summary = _model("summary", TEXT, {})
     assert summary["attention"] == {"score": "additive", "coverage": "sum"} and summary["tie"] == "all"

@@ -55,11 +55,14 @@ def recurrent(cell: str, hidden: int, embedding: int) -> dict[str, Any]:
 
 
 def transformer(layers: tuple[int, int], hidden: int, feed_forward: int, heads: int) -> dict[str, Any]:
-    """The settings of an encoder and a decoder of Transformer layers, rotary positions and pre-norm."""
+    """The settings of an encoder and a decoder of Transformer layers, pre-norm, that every export format has.
+
+    Positions are sinusoidal: Hugging Face has no encoder–decoder with rotary ones (docs/choosing.md compares them).
+    """
     settings: dict[str, Any] = {"model.embedding": hidden}
     for side, count in zip(("encoder", "decoder"), layers, strict=True):
         values = {"kind": "transformer", "layers": count, "hidden": hidden, "heads": heads}
-        values |= {"feed_forward": feed_forward, "norm_placement": "pre", "positions": "rotary"}
+        values |= {"feed_forward": feed_forward, "norm_placement": "pre", "positions": "sinusoidal"}
         settings |= {f"model.{side}.{name}": value for name, value in values.items()}
     return settings
 
