@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.models.interface import Model, alignment_weights
+from weft.runs.out_of_memory import DividedWork
 from weft.runtime.activity import activity
 from weft.search.interface import Hypothesis
 
@@ -39,12 +41,17 @@ def token_log_probabilities(
     ``start``: what the decoder reads before a text; all but the first are in the targets, and are not scored.
     """
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    divided = DividedWork("scoring")
+
+    def score(rows: np.ndarray) -> Sequence[Tensor]:
+        batch = pairs.batch(rows).to(device)
+        logits_NV = model(batch.source, batch.target.shifted(start[0])).logits_NV
+        chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+        return batch.target.like(chosen_N1[:, 0].cpu()).split()
+
     with activity("scoring", "pairs", total=len(pairs)) as scoring:
         for rows in length_sorted_batches(pairs, BATCH_TOKENS):
-            batch = pairs.batch(rows).to(device)
-            logits_NV = model(batch.source, batch.target.shifted(start[0])).logits_NV
-            chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
-            for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
+            for row, scores in zip(rows.tolist(), divided.over_rows(score, rows), strict=True):
                 results[row] = scores[len(start) - 1 :]
             scoring.done += len(rows)
     return results

@@ -88,8 +88,9 @@ def unsupported_recipe(recipe: Recipe) -> str | None:
     extra = bool(tokenizer.symbols or tokenizer.protect)
     for side, unit in (("source", tokenizer.kind), ("target", tokenizer.target_unit)):
         special = extra or (unit == "character" and (tokenizer.tags or tokenizer.decompose))
-        if reason := unsupported_unit(side, unit, special=special, splits_punctuation=tokenizer.split_punctuation):
-            return reason
+        refusal = unsupported_unit(side, unit, special=special, splits_punctuation=tokenizer.split_punctuation)
+        if refusal is not None:
+            return refusal
     return NO_PADDING if kind in ("t5", "umt5") else None
 
 

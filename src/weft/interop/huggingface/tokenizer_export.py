@@ -101,8 +101,8 @@ def _library(tokenizer: Tokenizer, padding: int, first: int) -> str:
         content = json.loads(tokenizer.library_json())
         content["pre_tokenizer"]["pretokenizers"] = list(map(isolated_split, content["pre_tokenizer"]["pretokenizers"]))
     else:
-        make = _words if isinstance(tokenizer, WordTokenizer) else _single_symbols
-        content = json.loads(make(tokenizer).to_str())
+        library = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _single_symbols(tokenizer)
+        content = json.loads(library.to_str())
     vocabulary = content["model"]["vocab"]
     end = first + tokenizer.size
     before, after = ([f"<unused_{id}>" for id in ids] for ids in (range(first), range(end, padding)))

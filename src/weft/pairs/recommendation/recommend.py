@@ -63,7 +63,8 @@ class Recommendation:
 
     def _repr_html_(self) -> str:
         rows = [(choice.topic, choice.value, choice.reason) for choice in self.choices]
-        rows += [(*line.split(": ", 1), "") for line in export_lines(self.recipe)]
+        exports = (line.partition(": ") for line in export_lines(self.recipe))
+        rows += [(topic, value, "") for topic, _, value in exports]
         rows += [("warning", warning, "") for warning in self.warnings]
         cells = ("".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) for row in rows)
         return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
