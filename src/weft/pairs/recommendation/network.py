@@ -61,7 +61,7 @@ def transformer(
 ) -> dict[str, Any]:
     """The settings of an encoder and a decoder of Transformer layers, pre-norm.
 
-    With sinusoidal positions they can be exported to every format; Hugging Face has no encoder–decoder with rotary ones.
+    With sinusoidal positions they can be exported to every format; Hugging Face has no such model with rotary ones.
     """
     settings: dict[str, Any] = {"model.embedding": hidden}
     for side, count in zip(("encoder", "decoder"), layers, strict=True):
