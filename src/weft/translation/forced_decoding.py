@@ -71,18 +71,20 @@ def force_decode(
 
     ``start``: see `token_log_probabilities`.
     """
-    given = len(start) - 1
+    given, divided = len(start) - 1, DividedWork("forced decoding")
     results: dict[int, Hypothesis] = {}
-    for rows in length_sorted_batches(pairs, batch_tokens):
+
+    def decode(rows: np.ndarray) -> Sequence[Hypothesis]:
+        hypotheses = []
         batch = pairs.batch(rows).to(device)
         out = model(batch.source, batch.target.shifted(start[0]), return_attention="alignment")
         weights_BTS = alignment_weights(out.attention, batch.source.layout)
         chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
-        targets = zip(rows.tolist(), batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
-        for index, (row, target, scores) in enumerate(targets):
+        targets = zip(batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
+        for index, (target, scores) in enumerate(targets):
             scores = scores[given:]
             total = float(scores.sum())
-            results[row] = Hypothesis(
+            hypothesis = Hypothesis(
                 tokens=target.tolist()[given:-1],
                 score=total,
                 log_probability=total,
@@ -90,4 +92,9 @@ def force_decode(
                 ended="end",
                 attention_TS=None if weights_BTS is None else weights_BTS[index, given : len(target)].cpu(),
             )
+            hypotheses.append(hypothesis)
+        return hypotheses
+
+    for rows in length_sorted_batches(pairs, batch_tokens):
+        results |= dict(zip(rows.tolist(), divided.over_rows(decode, rows), strict=True))
     return [results[row] for row in range(len(pairs))]

@@ -207,6 +207,19 @@ def test_memory_that_runs_out_in_a_search(copier: Translator, monkeypatch: pytes
         translator.translate("a b")
 
 
+def test_what_an_execution_may_keep(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU half of `search.memory`; it is computed again only if the setting changes."""
+    engine = torch_engine.TorchEngine(copier.model, copier.tokenizers.target)
+    limits: list[int] = []
+    engine.device = torch.device("cuda")
+    monkeypatch.setattr(engine.execution, "set_memory_limit", limits.append)
+    monkeypatch.setattr(engine, "_batches", lambda request: iter(()))
+    monkeypatch.setattr(torch_engine, "device_memory", lambda device: 8000)
+    for settings in ({}, {}, {"memory": 0.5}):
+        assert list(engine.parts(request(**settings))) == []
+    assert limits == [1000, 2000]
+
+
 class TestBatchesByMemory:
     """`search.batch_tokens` = "auto" on a GPU."""
 

@@ -164,6 +164,10 @@ class TorchEngine:
     def parts(self, request: TranslationRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
         self.divided.parts = 1  # other processes may have given memory back
+        if self.device.type == "cuda" and request.settings.memory != self.applied_share:
+            self.applied_share = request.settings.memory
+            available = device_memory(self.device) or 0
+            self.execution.set_memory_limit(memory_limit(request.settings, available) // 2)
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
@@ -218,14 +222,10 @@ class TorchEngine:
 
     def _memory_slices(self, request: TranslationRequest) -> list[slice]:
         """Batches of sources that are sorted by length, chosen by the memory that is free."""
-        is_small, share = self._is_small(request), request.settings.memory
-        available = None if is_small and share == self.applied_share else device_memory(self.device)
-        limit = 0 if available is None else memory_limit(request.settings, available)
-        if limit:
-            self.applied_share = share
-            self.execution.set_memory_limit(limit // 2)
-        if is_small or available is None:
+        if self._is_small(request) or (available := device_memory(self.device)) is None:
             return [slice(0, len(request.sources))] if request.sources else []
+        limit = memory_limit(request.settings, available)
+        self.execution.set_memory_limit(limit // 2)
         size, max_lengths = self._step_size(request), request.max_lengths(self.model)
         sentences_at_once(request, size, max_lengths=max_lengths, device=self.device)  # fails if it is none
         return memory_slices(request, size, max_lengths=max_lengths, limit=limit // 2)
