@@ -79,6 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "pairs": {
         *("training", "evaluation", "translation", "runs", "models", "data", "text", "recipe"),
         *("files", "errors", "runtime"),
+        "interop.portability",  # to which formats a model can be exported
     },
 }
 """What a package may import beside itself. Those not listed (pictures, interop, apps) are on top of all others."""

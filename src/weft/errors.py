@@ -85,10 +85,14 @@ def nearest(given: str, allowed: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python, or PyTorch on a CPU or a GPU, could not allocate memory."""
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether Python, or PyTorch on a CPU or a GPU, could not allocate memory; or whether that led to this error."""
+    if error is None:
+        return False
     is_of_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    return isinstance(error, MemoryError) or is_of_torch
+    # a failed allocation may make the end of a CUDA graph's capture fail
+    cause = error.__context__ if isinstance(error, RuntimeError) else error.__cause__
+    return isinstance(error, MemoryError) or is_of_torch or is_out_of_memory(cause)
 
 
 _on_command_line = ContextVar("on_command_line", default=False)

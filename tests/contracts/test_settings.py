@@ -288,6 +288,7 @@ ELSEWHERE = {
     "search.max_space": "a limit: tests/search/test_exact.py",
     "search.max_nodes": "a limit: tests/search/test_exact.py",
     "search.batch_tokens": "changes no result",
+    "search.memory": "changes no result: tests/translation/engines/test_batch_sizes.py",
     "evaluation.metrics": "tests/evaluation/test_evaluate.py",
     "evaluation.former": "tests/evaluation/test_forgetting.py",
     "evaluation.references": "tests/evaluation/test_evaluate.py",

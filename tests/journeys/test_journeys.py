@@ -253,8 +253,9 @@ def test_export_to_huggingface(walk: Walk) -> None:
         _is_transformer(walk.recipe)
         and not model.copies
         and {model.encoder.positions, model.decoder.positions} <= {"sinusoidal", "learned"}
-        and (model.tie in ("all", "inputs") or model.encoder.norm_placement == "post")
-        and "word" not in (tokenizer.kind, tokenizer.target_kind)
+        and not (
+            "word" in (tokenizer.kind, tokenizer.target_kind) and (tokenizer.split_punctuation or tokenizer.symbols)
+        )
     )
     if _export(walk, "huggingface", is_supported=supported):
         scores = walk.call("huggingface_scores", "huggingface", walk.pairs)

@@ -64,6 +64,8 @@ def test_the_whole_way_is_that_of_the_command(minutes: int | None, monkeypatch: 
     *_, finished, evaluated = events
     assert isinstance(finished, Finished) and isinstance(evaluated, Evaluated)
     assert str(evaluated).splitlines()[1].startswith("Test set: ")
+    card = Path("runs/python/README.md").read_text("utf-8")
+    assert "\n- exports to: ONNX\n- no export to CTranslate2: model." in card and card.count("exports to") == 1
     run = weft.load("runs/python")
     assert isinstance(run.translate("wabl").text, str)
     assert weft.evaluate(run).pairs == evaluated.outcome.summary.items

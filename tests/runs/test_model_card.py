@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.tokenizers import learn
 from weft.recipe import make_recipe
-from weft.runs.model_card import TrainingStatus, model_card
+from weft.runs.model_card import TrainingStatus, model_card, with_facts
 from weft.runs.weights import WeightsOrigin
 from weft.text.tokenizer import Tokenizers
 from weft.training.events import Finished
@@ -130,3 +130,13 @@ def test_how_to_use_it():
     text = card(run="runs/a b", finished=FINISHED)
     assert "`weft translate 'runs/a b'`, or `weft.load('runs/a b')` in Python.\n" in text
     assert "`weft sample runs/mine`" in card("model.kind=language_model")
+
+
+def test_facts_that_are_added_later() -> None:
+    """They follow the list of facts, in place of earlier ones of their kind."""
+    card = "# name\n\n- model: small\n- seed: 1\n\nAll settings: `recipe.toml`.\n"
+    once = with_facts(card, ["exports to: ONNX", "no export to X: y"], ("exports to: ", "no export to "))
+    assert once.split("\n")[3:6] == ["- seed: 1", "- exports to: ONNX", "- no export to X: y"]
+    again = with_facts(once, ["exports to: all"], ("exports to: ", "no export to "))
+    assert again == card.replace("- seed: 1\n", "- seed: 1\n- exports to: all\n")
+    assert with_facts("no list", ["a: b"], ("a: ",)) == "no list\n- a: b"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from oracles import regularization as oracle
-from weft.attention.records import ReturnAttention
+from weft.attention.ragged_attention import ReturnAttention
 from weft.data.store.token_store import Batch
 from weft.errors import TrainingError
 from weft.models.build import build_model

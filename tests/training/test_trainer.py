@@ -574,7 +574,7 @@ class TestEvents:
             next(events)
         first.save()
         next(events)  # lost
-        monkeypatch.setattr(first, "_save_unfinished", lambda: None)
+        monkeypatch.setattr(first, "save_unfinished", lambda: None)
         events.close()
         second = make(name="halved", seed=1, **given)
         torch.rand(7)

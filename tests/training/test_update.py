@@ -9,6 +9,7 @@ import torch
 
 from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch
+from weft.errors import WeftWarning
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.ragged import Ragged
@@ -67,6 +68,67 @@ def run(update: PlainUpdate, batches: list[Batch], rate: float, probability: flo
 
 def weights(model: Model) -> dict[str, torch.Tensor]:
     return {name: one.detach().clone() for name, one in model.named_parameters()}
+
+
+class LimitedMemory(PlainUpdate):
+    """An update that runs out of memory in the backward pass of batches with more than ``most`` rows."""
+
+    most = 1
+
+    def add_gradients(self, batch: Batch, target_tokens: int, sampling_probability: float) -> torch.Tensor:
+        likelihood = super().add_gradients(batch, target_tokens, sampling_probability)
+        if batch.target.rows > self.most:  # gradients were added already, some or all
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return likelihood
+
+
+class TestMemoryThatRunsOut:
+    ROWS = Batch(
+        Ragged.of([[3, 7], [5, 4, 6], [9], [8, 3], [4]]),
+        Ragged.of([[3, 5, 2], [7, 2], [4, 6, 8, 10, 2], [2], [9, 9, 2]]),
+    )
+
+    @every_model
+    @pytest.mark.parametrize("most", [1, 2, 3])
+    def test_parts_give_the_update_of_the_whole(self, name: str, most: int) -> None:
+        """One oracle: the update at once, of the gradient of the mean over the tokens of all batches."""
+        batch = self.ROWS
+        if "language" in name:
+            batch = Batch(Ragged.of([[]] * 5), batch.target)
+        given = [batch, *batches(name)]
+        whole, divided = build(name), build(name)
+        divided.load_state_dict(whole.state_dict())
+        changes = {"label_smoothing": 0.1, "clip": 0.5, "accumulate": 3}
+        expected = run(updating(whole, **changes), given, 0.25)
+        update = updating(divided, **changes)
+        limited = LimitedMemory(divided, update.optimizer, update.context)
+        limited.most = most
+        with pytest.warns(WeftWarning) as warned:
+            statistics = run(limited, given, 0.25)
+            again = run(limited, given, 0.25)
+        assert [str(one.message) for one in warned] == [
+            "training: not enough memory for a batch at once; continuing in parts, with the same results"
+        ]
+        assert statistics == pytest.approx(expected, rel=1e-5) and again.loss < statistics.loss
+        run(updating(whole, **changes), given, 0.25)
+        for one, other in zip(whole.parameters(), divided.parameters(), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+    def test_one_row_that_does_not_fit(self) -> None:
+        model = build("gru")
+        before, update = weights(model), updating(model)
+        limited = LimitedMemory(model, update.optimizer, update.context)
+        limited.most = 0
+        with pytest.warns(WeftWarning, match="^training: "), pytest.raises(torch.OutOfMemoryError):
+            run(limited, [self.ROWS], 0.25)
+        assert all(torch.equal(before[name], one) for name, one in weights(model).items())
+
+    def test_a_process_that_may_not_divide(self) -> None:
+        update = updating(build("gru"))
+        limited = LimitedMemory(update.model, update.optimizer, update.context)
+        limited.can_divide = False
+        with pytest.raises(torch.OutOfMemoryError):
+            run(limited, [self.ROWS], 0.25)
 
 
 class TestOneUpdate:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from weft.data.pairs import Pair
-from weft.errors import SearchError
+from weft.data.store.token_store import PairStore
+from weft.errors import SearchError, WeftWarning
 from weft.tasks import generate
 from weft.text import word_splitting as words
 from weft.training.train import train
@@ -56,6 +57,27 @@ class TestGivenTargets:
             assert one.attention.sum(1) == pytest.approx(1.0, abs=1e-5)
             source, target = len(words.words(pair.source)), len(words.words(pair.target))
             assert all(0 <= left < source and 0 <= right < target for left, right in one.links)
+
+    def test_memory_that_runs_out(self, copier, monkeypatch):
+        """Scores and attention are the same in parts; a warning for each."""
+        forced, scores = copier.force_decode(self.PAIRS), copier.score(self.PAIRS)
+        batch_of = PairStore.batch
+
+        def limited(self, rows):
+            if len(rows) > 1:
+                raise MemoryError
+            return batch_of(self, rows)
+
+        monkeypatch.setattr(PairStore, "batch", limited)
+        with pytest.warns(WeftWarning, match="^forced decoding: not enough memory for a batch at once"):
+            again = copier.force_decode(self.PAIRS)
+        with pytest.warns(WeftWarning, match="^scoring: not enough memory for a batch at once"):
+            assert [one.log_probability for one in copier.score(self.PAIRS)] == pytest.approx(
+                [one.log_probability for one in scores], abs=1e-5
+            )
+        assert all(
+            np.allclose(one.attention, other.attention, atol=1e-5) for one, other in zip(forced, again, strict=True)
+        )
 
     def test_forcing_its_own_output_changes_nothing(self, copier):
         one = copier.translate("a b c")

@@ -20,12 +20,13 @@ from weft.evaluation.pairs import find_pairs
 from weft.files import save_text
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
+from weft.runs.model_card import with_facts
 from weft.translation.load import load
 
 FILE = "forgetting.json"
 MAX_PAIRS = 1_000
 """Pairs of the former task that are translated, the first ones of a larger set."""
-CARD_LINE = "- former task: "
+CARD_LINE = "former task: "
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,4 @@ def _scores(run: Path, pairs: list[Pair], metrics: list[str], device: str) -> di
 
 def with_card_line(card: str, result: Forgetting) -> str:
     """A model card with the scores on the former task after its list of facts."""
-    lines = [line for line in card.split("\n") if not line.startswith(CARD_LINE)]
-    facts = [number for number, line in enumerate(lines) if line.startswith("- ")]
-    position = facts[-1] + 1 if facts else len(lines)
-    line = f"{CARD_LINE}{result.description()}: {result.changes()}"
-    return "\n".join([*lines[:position], line, *lines[position:]])
+    return with_facts(card, [f"{CARD_LINE}{result.description()}: {result.changes()}"], (CARD_LINE,))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from weft.data.preparation import Transform, check_files, check_test_pairs
 from weft.errors import WeftError, warn
 from weft.files import save_text
+from weft.interop.portability import EXPORTS_TO, NO_EXPORT_TO, export_lines
 from weft.models.interface import Model
 from weft.pairs.outcome import RunOutcome, evaluate_run
 from weft.pairs.request import TrainingRequest
@@ -28,6 +29,7 @@ from weft.pairs.time_limit.fitting import fit_run
 from weft.recipe import Recipe, parse_change
 from weft.recipe.toml import with_comments
 from weft.runs.layout import RunFolder
+from weft.runs.model_card import with_facts
 from weft.training import train as core
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started
@@ -172,7 +174,9 @@ def train_run(
     limit = None if run.minutes is None else TimeLimit.from_now(run.minutes, evaluates=run.evaluates)
     fit = None if limit is None else partial(fit_run, limit=limit)
     options = TrainingOptions(model, run.resume, transforms, workers, fit, run.accept_new_data)
-    yield from annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    exports = export_lines(run.recipe) if model is None and workers.is_main else []
+    yield from _with_exports(events, RunFolder(run.folder), exports)
 
 
 def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
@@ -186,6 +190,16 @@ def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
                 comments = _fitted_comments(comments, event)
             if text and isinstance(event, Started | Fitted):
                 save_text(run.recipe, with_comments(text, comments))
+            yield event
+
+
+def _with_exports(events: Events, run: RunFolder, lines: list[str]) -> Events:
+    """The same events; whenever the model card has been written, it gets lines about exports."""
+    with closing(events):
+        for event in events:
+            if lines and isinstance(event, Started | Finished):
+                card = with_facts(run.card.read_text("utf-8"), lines, (EXPORTS_TO, NO_EXPORT_TO))
+                save_text(run.card, card)
             yield event
 
 

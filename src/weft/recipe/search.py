@@ -19,6 +19,18 @@ def _check_batch_tokens(value: object) -> object:
     raise ValueError(f"search.batch_tokens: {shown(value)} was given; {expected}")
 
 
+def _check_memory(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value <= 1 or FEWEST_BYTES <= value <= MAX_COUNT * FEWEST_BYTES):  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    from weft.recipe.messages import shown  # which imports this module
+
+    expected = f"expected a share of the free memory, above 0 and up to 1, or bytes, at least {FEWEST_BYTES:,}"
+    raise ValueError(f"search.memory: {shown(value)} was given; {expected}")
+
+
+FEWEST_BYTES = 1_000_000
+Memory = Annotated[float, BeforeValidator(_check_memory)]
 BatchTokens = Annotated[Count | Literal["auto"], BeforeValidator(_check_batch_tokens)]
 
 
@@ -102,6 +114,11 @@ class SearchSettings(Settings):
     max_nodes: Count = Field(100_000, description="exact: give up after expanding this many prefixes")
     batch_tokens: BatchTokens = Field(
         "auto", description="source tokens in a batch; auto: 4,096 on a CPU, on a GPU by the memory that is free"
+    )
+    memory: Memory = Field(
+        0.25,
+        description="the memory that a search may take: a share of what is free on the device, or above 1 a number of "
+        "bytes; batches are made smaller to fit, and never larger than helps",
     )
 
     @model_validator(mode="after")

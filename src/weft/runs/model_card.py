@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -74,6 +75,15 @@ def model_card(recipe: Recipe, tokenizers: Tokenizers, status: TrainingStatus) -
     use = f"weft {'sample' if recipe.source_role == 'none' else 'translate'} {shlex.quote(str(run))}"
     lines += ["", f"All settings: `recipe.toml`. Use it: `{use}`, or `weft.load({str(run)!r})` in Python.", ""]
     return "\n".join(lines)
+
+
+def with_facts(card: str, facts: Sequence[str], prefixes: tuple[str, ...]) -> str:
+    """A model card with these lines after its list of facts, in place of those that begin with one of the prefixes."""
+    marked = tuple(f"- {prefix}" for prefix in prefixes)
+    lines = [line for line in card.split("\n") if not line.startswith(marked)]
+    numbers = [number for number, line in enumerate(lines) if line.startswith("- ")]
+    position = numbers[-1] + 1 if numbers else len(lines)
+    return "\n".join([*lines[:position], *(f"- {fact}" for fact in facts), *lines[position:]])
 
 
 def _trained_part(recipe: Recipe) -> str:

@@ -62,8 +62,11 @@ def spare_batch(data: BatchSource, context: TrainingContext) -> Batch:
 class ShardedUpdate(PlainUpdate):
     """An update of sharded weights: all workers go through the layers together, batch by batch.
 
-    So all need the same number of batches: a worker with fewer runs a spare one, whose loss is multiplied by zero.
+    So all need the same number of batches: a worker with fewer runs a spare one, whose loss is multiplied by zero. For
+    the same reason no worker can divide a batch on its own.
     """
+
+    can_divide = False
 
     def __init__(
         self,

@@ -187,7 +187,7 @@ class Trainer:
                 if isinstance(event, Interrupted):
                     self.signals.deliver(signal.Signals[event.signal])
         except GeneratorExit:
-            self._save_unfinished()
+            self.save_unfinished()
             raise
         if self.signals.pending:
             self.signals.deliver(self.signals.pending)
@@ -286,8 +286,8 @@ class Trainer:
         path = str(self.folder.checkpoint_path(self.progress.step))
         yield Interrupted(self.progress.step, signal.Signals(number).name, path)
 
-    def _save_unfinished(self) -> None:
-        """Save a run whose consumer has closed the generator. Several workers would have to do that together."""
+    def save_unfinished(self) -> None:
+        """Save a run that ends before its time. Several workers would have to do that together."""
         if self.workers.world_size > 1 or self.saved_step == self.progress.step or sys.is_finalizing():
             return
         self.unread += [*self._report_pending()] if self.pending else []

@@ -23,6 +23,7 @@ from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model
 from weft.models.recurrent import has_recurrence
 from weft.recipe import TrainingSettings
+from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
@@ -130,7 +131,14 @@ def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling
 
 
 class PlainUpdate:
-    """An update of any model on any device."""
+    """An update of any model on any device.
+
+    If memory is not enough for a batch, its parts follow each other: their losses are divided by the tokens of all
+    batches, so the sum of their gradients is the gradient of the whole batch.
+    """
+
+    can_divide = True
+    """Whether this process may compute a batch in parts."""
 
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer, context: TrainingContext) -> None:
         self.model = model
@@ -139,6 +147,12 @@ class PlainUpdate:
         self.settings = context.settings
         self.workers = context.workers
         self.precision = resolve_precision(model, context.settings, context.device)
+        self.divided = DividedWork("training", self.release)
+
+    def release(self) -> None:
+        """Give memory back that the next attempt can use."""
+        self.optimizer.zero_grad(set_to_none=True)
+        release_memory()
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
         with allow_tf32(self.precision == "tf32"):
@@ -146,11 +160,8 @@ class PlainUpdate:
         return UpdateResult(lambda: statistics)
 
     def _update(self, batches: StepBatches, learning_rate: float, sampling_probability: float) -> UpdateStatistics:
-        self.optimizer.zero_grad(set_to_none=True)
-        likelihood = torch.zeros((), device=self.context.device)
-        for number, batch in zip(batches.numbers, batches.batches, strict=True):
-            self._seed_batch(batches.step, number)
-            likelihood += self.add_gradients(batch, batches.target_tokens, sampling_probability)
+        most = max((batch.target.rows for batch in batches.batches), default=1) if self.can_divide else 1
+        likelihood = self.divided.run(lambda parts: self._gradients(batches, sampling_probability, parts), most=most)
         self.run_missing_batches(batches, sampling_probability)
         self._seed_batch(batches.step, self.settings.accumulate)
         self.reduce(likelihood)
@@ -160,6 +171,16 @@ class PlainUpdate:
             self.set_learning_rate(learning_rate)
             self.optimizer.step()
         return statistics
+
+    def _gradients(self, batches: StepBatches, sampling_probability: float, parts: int) -> Tensor:
+        """Compute the gradients of the mean loss of all batches, each in ``parts`` parts; returns −Σ log p(y_t)."""
+        self.optimizer.zero_grad(set_to_none=True)  # also what an attempt has left that ran out of memory
+        likelihood = torch.zeros((), device=self.context.device)
+        for number, batch in zip(batches.numbers, batches.batches, strict=True):
+            self._seed_batch(batches.step, number)
+            for part in [batch] if parts == 1 else batch.divided(parts):
+                likelihood += self.add_gradients(part, batches.target_tokens, sampling_probability)
+        return likelihood
 
     def _seed_batch(self, step: int, number: int) -> None:
         """Make the random numbers of a batch independent of the worker that computes it.

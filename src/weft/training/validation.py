@@ -10,6 +10,7 @@ from itertools import compress
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from weft.data.pairs import Pair
@@ -21,6 +22,7 @@ from weft.evaluation.pairs import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
+from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runs.weights import Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
 from weft.training.loss import batch_loss
@@ -72,13 +74,16 @@ class Validator:
     def scores(self, weights: Tensors) -> ValidationScores:
         """Validate the model as it is; ``weights``: all of its weights, which a copy of it needs."""
         with activity("validating"):
-            if self.model_copy is None:
-                return self.validate(self.model.eval())
-            load_weights(self.model_copy, weights, where="validation")
             try:
+                if self.model_copy is None:
+                    return self.validate(self.model.eval())
+                load_weights(self.model_copy, weights, where="validation")
                 return self.validate(self.model_copy.to(self.device).eval())
             finally:
-                self.model_copy.to("cpu")
+                if self.model_copy is not None:
+                    self.model_copy.to("cpu")
+                if self.device.type == "cuda":  # other processes may use it too
+                    release_memory()
 
     def scores_of_other(self, weights: Tensors) -> ValidationScores:
         """Validate other weights than the model's, which keeps its own."""
@@ -169,13 +174,15 @@ def validation_loss(
     if not sparse:
         scored = likelihood(model, pairs, begin=begin, device=device)
         return scored.loss, perplexity(scored.log_probability, scored.tokens).value
-    total, tokens = 0.0, 0
+    divided = DividedWork("validation")
+
+    def losses(rows: np.ndarray) -> list[tuple[float, int]]:
+        batch = pairs.batch(rows).to(device)
+        return [(float(batch_loss(model, batch, begin=begin).smoothed), batch.target.layout.total)]
+
     with torch.no_grad():
-        for rows in length_sorted_batches(pairs, BATCH_TOKENS):
-            batch = pairs.batch(rows).to(device)
-            total += float(batch_loss(model, batch, begin=begin).smoothed)
-            tokens += batch.target.layout.total
-    return total / max(tokens, 1), None
+        sums = [part for rows in length_sorted_batches(pairs, BATCH_TOKENS) for part in divided.over_rows(losses, rows)]
+    return sum(loss for loss, _ in sums) / max(sum(tokens for _, tokens in sums), 1), None
 
 
 def sample_items(items: EvaluationItems, size: int, *, seed: int) -> EvaluationItems:

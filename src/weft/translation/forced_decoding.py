@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from weft.attention.ragged_attention import alignment_weights
 from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.models.interface import Model
+from weft.runs.out_of_memory import DividedWork
 from weft.runtime.activity import activity
 from weft.search.interface import Hypothesis
 
@@ -40,12 +42,17 @@ def token_log_probabilities(
     ``start``: what the decoder reads before a text; all but the first are in the targets, and are not scored.
     """
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    divided = DividedWork("scoring")
+
+    def score(rows: np.ndarray) -> Sequence[Tensor]:
+        batch = pairs.batch(rows).to(device)
+        logits_NV = model(batch.source, batch.target.shifted(start[0])).logits_NV
+        chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
+        return batch.target.like(chosen_N1[:, 0].cpu()).split()
+
     with activity("scoring", "pairs", total=len(pairs)) as scoring:
         for rows in length_sorted_batches(pairs, BATCH_TOKENS):
-            batch = pairs.batch(rows).to(device)
-            logits_NV = model(batch.source, batch.target.shifted(start[0])).logits_NV
-            chosen_N1 = logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
-            for row, scores in zip(rows.tolist(), batch.target.like(chosen_N1[:, 0].cpu()).split(), strict=True):
+            for row, scores in zip(rows.tolist(), divided.over_rows(score, rows), strict=True):
                 results[row] = scores[len(start) - 1 :]
             scoring.done += len(rows)
     return results
@@ -65,18 +72,20 @@ def force_decode(
 
     ``start``: see `token_log_probabilities`.
     """
-    given = len(start) - 1
+    given, divided = len(start) - 1, DividedWork("forced decoding")
     results: dict[int, Hypothesis] = {}
-    for rows in length_sorted_batches(pairs, batch_tokens):
+
+    def decode(rows: np.ndarray) -> Sequence[Hypothesis]:
+        hypotheses = []
         batch = pairs.batch(rows).to(device)
         out = model(batch.source, batch.target.shifted(start[0]), return_attention="alignment")
         weights_BTS = alignment_weights(out.attention, batch.source.layout)
         chosen_N1 = out.logits_NV.float().log_softmax(-1).gather(1, batch.target.values[:, None])
-        targets = zip(rows.tolist(), batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
-        for index, (row, target, scores) in enumerate(targets):
+        targets = zip(batch.target.split(), batch.target.like(chosen_N1[:, 0]).split(), strict=True)
+        for index, (target, scores) in enumerate(targets):
             scores = scores[given:]
             total = float(scores.sum())
-            results[row] = Hypothesis(
+            hypothesis = Hypothesis(
                 tokens=target.tolist()[given:-1],
                 score=total,
                 log_probability=total,
@@ -84,4 +93,9 @@ def force_decode(
                 ended="end",
                 attention_TS=None if weights_BTS is None else weights_BTS[index, given : len(target)].cpu(),
             )
+            hypotheses.append(hypothesis)
+        return hypotheses
+
+    for rows in length_sorted_batches(pairs, batch_tokens):
+        results |= dict(zip(rows.tolist(), divided.over_rows(decode, rows), strict=True))
     return [results[row] for row in range(len(pairs))]

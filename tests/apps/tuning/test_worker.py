@@ -10,6 +10,7 @@ import pytest
 from weft.apps.tuning import worker
 from weft.apps.tuning.job import Job
 from weft.apps.tuning.worker import better, measure, read_curve, train_to_rung
+from weft.errors import TrainingError
 from weft.recipe.toml import write_toml
 from weft.training.train import train
 
@@ -91,6 +92,11 @@ def test_a_loss_that_is_not_finite_counts_for_nothing(tmp_path):
     assert (curve["score"], curve["value"]) == (-math.inf, None)
 
 
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
 def test_which_direction_is_better():
     assert better("loss") == "lower" == better("item_error_rate")
     assert better("bleu") == "higher" == better("edit_f05")
@@ -102,6 +108,7 @@ def test_which_direction_is_better():
         (MemoryError(), "not enough memory", True),
         (RuntimeError("DefaultCPUAllocator: can't allocate"), "not enough memory", True),
         (KeyError("x"), "KeyError: 'x'", False),
+        (caused(TrainingError("step 3: not enough memory"), MemoryError()), "step 3: not enough memory", True),
     ],
 )
 def test_why_a_job_failed_is_its_result(tmp_path, monkeypatch, error, reason, out_of_memory):

@@ -9,8 +9,7 @@ import pytest
 
 from fixtures.tokenizers import learn
 from oracles import regularization as oracle
-from weft.data.batching.batches import StoredCorpus
-from weft.data.batching.prefetch import StepBatches, draw_steps
+from weft.data.batching.batches import StepBatches, StoredCorpus, draw_steps
 from weft.data.batching.word_dropout import SPECIAL_IDS, drop_words, protected_ids, with_word_dropout
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.ragged import Ragged

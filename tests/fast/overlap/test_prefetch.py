@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fixtures.eager_loop import EagerLoop
-from weft.errors import SearchError
+from weft.errors import SearchError, WeftWarning
 from weft.fast.overlap.background import BackgroundSearch
 from weft.fast.recording.execution import RecordedExecution
 from weft.text.id_rows import IdRows
@@ -74,6 +74,40 @@ def test_an_error_comes_after_the_results_before_it(
     assert [len(next(batches).rows) for _ in range(2)] == [2, 2]
     with pytest.raises(SearchError, match="too long"):
         list(batches)
+
+
+@pytest.mark.parametrize("fails", ["encoding", "steps"])
+def test_memory_that_runs_out(
+    copier: Translator, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Graphs are freed, the batch is searched again in parts, and those after it are not encoded ahead."""
+    expected = engine.search(request(copier))
+    released: list[int] = []
+    method = {"encoding": "prepare", "steps": "search_prepared"}[fails]
+    original = getattr(engine, method)
+
+    def limited(*given: Any) -> Any:
+        rows = given[0].rows if fails == "steps" else given[1]
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError
+        return original(*given)
+
+    monkeypatch.setattr(engine, method, limited)
+    monkeypatch.setattr(engine.execution, "release", lambda: released.append(1))
+    engine.divided.release = engine.release
+    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a batch at once; ") as warned:
+        found = engine.search(request(copier))
+    assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
+    assert len(warned) == 1 and engine.divided.parts == 2 and len(released) == 2
+
+
+def test_the_graphs_of_an_execution_are_freed(copier: Translator, engine: TorchEngine) -> None:
+    engine.search(request(copier))
+    loop = engine.execution.loop
+    assert isinstance(loop, EagerLoop) and loop.graphs
+    engine.execution.set_memory_limit(7)
+    engine.release()
+    assert not loop.graphs and not loop.warm_starts and loop.max_bytes == 7
 
 
 def test_the_first_batch_of_the_next_request_is_prepared_too(

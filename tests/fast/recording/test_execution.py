@@ -43,7 +43,7 @@ def test_prompts_are_continued_by_recorded_steps(
     monkeypatch.setattr(StepSize, "measure", lambda *given: measured.append(1) or measure(*given))
     batches = list(engine.batches(asked))
     assert sorted(sorted(batch.rows) for batch in batches) == [[0, 3], [1, 5], [2, 4]]
-    assert len(measured) == 3 and len(loop.graphs) == 1
+    assert len(measured) == 3 and len(loop.graphs) == 3
     for batch in batches:
         for row, hypotheses in zip(batch.rows, batch.hypotheses, strict=True):
             assert [one.tokens for one in hypotheses] == [one.tokens for one in expected[row]]

@@ -10,13 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.batches import Position, StoredCorpus, side_budgets
+from weft.data.batching.batches import Position, StepBatches, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
-from weft.errors import DataError
+from weft.errors import DataError, WeftWarning
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import (
     COMPILE_SECONDS,
     LENGTH_BUCKETS,
+    CudaGraphUpdate,
     StaticSide,
     bucket_length,
     can_capture,
@@ -29,9 +30,10 @@ from weft.fast.updating.cuda_graph_update import (
 )
 from weft.models.build import build_model
 from weft.models.interface import Model
-from weft.ragged import Layout
+from weft.ragged import Layout, Ragged
 from weft.recipe import ModelSettings, TrainingSettings
-from weft.training.update import decide_compilation
+from weft.training.optimizer import make_optimizer
+from weft.training.update import PlainUpdate, TrainingContext, decide_compilation
 
 quick = settings(deadline=None, max_examples=50)
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -285,3 +287,47 @@ def test_whether_to_compile_is_decided_with_all_steps(
     if cuda_graph_update.is_undecided(settings_, model, CUDA, seconds):
         settings_ = cuda_graph_update.decide_compilation(settings_, model, CUDA, seconds)
     assert settings_.compile == expected
+
+
+def failing_update(error: Exception, monkeypatch: pytest.MonkeyPatch) -> CudaGraphUpdate:
+    """An update on a CPU whose capture fails."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    model, settings = transformer(dropout=0.0), TrainingSettings(optimizer="adam")
+    update = CudaGraphUpdate.__new__(CudaGraphUpdate)
+    PlainUpdate.__init__(update, model, make_optimizer(model, settings), TrainingContext(settings))
+    update.device, update.captures, update.captured = CPU, True, {}
+
+    def fail(batches: StepBatches, learning_rate: float) -> None:
+        raise error
+
+    monkeypatch.setattr(update, "_captured_update", fail)
+    return update
+
+
+ONE = StepBatches.of([Batch(Ragged.of([[3, 2], [4, 2]]), Ragged.of([[5, 2], [6, 2]]))])
+
+
+def test_without_memory_for_graphs_updates_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said once; results are those of a plain update."""
+    update = failing_update(torch.OutOfMemoryError(), monkeypatch)
+    model, settings = transformer(dropout=0.0), TrainingSettings(optimizer="adam")
+    model.load_state_dict(update.model.state_dict())
+    plain = PlainUpdate(model, make_optimizer(model, settings), TrainingContext(settings))
+    with pytest.warns(WeftWarning) as warned:
+        for _ in range(2):
+            found = update(ONE, learning_rate=0.1, sampling_probability=0.0)
+            expected = plain(ONE, learning_rate=0.1, sampling_probability=0.0)
+            assert not found.deferred and found.statistics() == expected.statistics()
+    assert [str(one.message) for one in warned] == [
+        "training: not enough memory for CUDA graphs; continuing without them, more slowly, with the same results"
+    ]
+    assert not update.captures
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), torch.OutOfMemoryError("none")])
+def test_other_errors_and_a_fixed_size_are_raised(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    update = failing_update(error, monkeypatch)
+    update.can_divide = isinstance(error, ValueError)
+    with pytest.raises(type(error)):
+        update(ONE, learning_rate=0.1, sampling_probability=0.0)
+    assert update.captures

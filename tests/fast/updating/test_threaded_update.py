@@ -11,7 +11,7 @@ import torch
 from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize
 from weft.fast.updating import threaded_update
-from weft.fast.updating.threaded_update import MAX_SHARES, ThreadedUpdate, divide
+from weft.fast.updating.threaded_update import MAX_SHARES, ThreadedUpdate
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.ragged import Ragged
@@ -134,7 +134,7 @@ def test_two_passes_of_consistency(name: str) -> None:
 
 
 def test_shares_have_all_rows() -> None:
-    parts = divide(BATCH, 2)
+    parts = BATCH.divided(2)
     assert [part.target.lengths.tolist() for part in parts] == [[2, 3, 5], [2, 4]]
     assert [part.source.lengths.tolist() for part in parts] == [[2, 3, 2], [3, 4]]
 

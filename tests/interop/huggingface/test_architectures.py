@@ -33,6 +33,8 @@ CLASSES: dict[str, tuple[str, Change, Change]] = {
     "marian": ("marian", POST, {}),
     "marian, target": ("marian", POST, {"tie": "target"}),
     "marian, none": ("marian", POST, {"tie": "none"}),
+    "pegasus, none": ("pegasus", {}, {"tie": "none"}),
+    "bart, target": ("bart", {**POST, "embedding_norm": True}, {"tie": "target"}),
     "t5": ("t5", T5, {}),
     "t5, inputs": ("t5", T5, {"tie": "inputs"}),
     "t5, gated": ("t5", {**T5, "activation": "swiglu", "norm_epsilon": 1e-6, "head_size": 5}, {}),
@@ -64,12 +66,6 @@ MODELS: dict[str, tuple[Change, Change, str]] = {
         {**T5, "relative_per_layer": True},
         {"tie": "inputs"},
         "model.tie: 'inputs': versions 4 and 5 of transformers compute different outputs of a UMT5 model",
-    ),
-    "pegasus, none": ({}, {"tie": "none"}, "model.tie: 'none': PegasusForConditionalGeneration has one embedding"),
-    "bart, target": (
-        {**POST, "embedding_norm": True},
-        {"tie": "target"},
-        "model.tie: 'target': BartForConditionalGeneration has one embedding",
     ),
 }
 STACKS: dict[str, tuple[Change, str]] = {

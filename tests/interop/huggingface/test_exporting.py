@@ -51,9 +51,10 @@ def make_run(stack: dict[str, Any] | None = None, *, kind: str = "bpe", **settin
         "search": {"kind": "beam", "size": 5, "stop": "finished", "no_loops": False, "max_length": LONGEST},
     }
     recipe = make_recipe(tree)
-    options = {"size": 60} if kind in ("bpe", "unigram") else {}
+    options: dict[str, Any] = {"size": 60} if kind in ("bpe", "unigram") else {}
+    options |= {"split_punctuation": False} if kind == "word" else {}
     source = learn(kind, LINES, **options)
-    smaller = {"size": 50} if options else {}
+    smaller = {**options, "size": 50} if "size" in options else options
     tokenizers = Tokenizers(source, source if joint else learn(kind, ["zwei Wörter, " + LINES[0]], **smaller))
     model = build_model(recipe.model, source_size=tokenizers.source.size, target_size=tokenizers.target.size)
     torch.manual_seed(5)
@@ -78,6 +79,12 @@ def order(tokenizer: Any) -> list[int]:
     return list(getattr(tokenizer, "external_ids", range(tokenizer.size)))
 
 
+def source_order(run: LoadedRun, model_type: str) -> list[int]:
+    """`order` of the source; with one table for two vocabularies, its ids follow those of the target."""
+    two = run.recipe.model.tie in ("target", "none") and model_type != "marian"
+    return [id + two * run.tokenizers.target.size for id in order(run.tokenizers.source)]
+
+
 def padded(rows: list[list[int]], ids: list[int], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
     longest = max(map(len, rows))
     padded_rows = [[*(ids[id] for id in row), *[padding] * (longest - len(row))] for row in rows]
@@ -97,7 +104,7 @@ def check_log_probabilities(run: LoadedRun, theirs: Any) -> None:
     sources = [frame.source(ids) for ids in draw(source, LENGTHS, 3, padding)]
     targets = [[*frame.start, *ids] for ids in draw(target, [*reversed(LENGTHS)], 4, padding)]
     ours_NV = run.model.eval()(Ragged.of(sources), Ragged.of(targets)).logits_NV.log_softmax(-1)
-    ids, mask = padded(sources, order(source), padding)
+    ids, mask = padded(sources, source_order(run, theirs.config.model_type), padding)
     inputs, _ = padded(targets, order(target), padding)
     logits = theirs(input_ids=ids, attention_mask=mask, decoder_input_ids=inputs).logits.log_softmax(-1)
     rows = [row[: len(tokens)] for row, tokens in zip(logits, targets, strict=True)]
@@ -112,7 +119,7 @@ def check_beams(run: LoadedRun, theirs: Any, *, least: int = 10) -> None:
     source, target = run.tokenizers
     rng = random.Random(5)
     sources = [frame.source(ids) for ids in draw(source, [rng.randint(1, 12) for _ in range(20)], 6, padding)]
-    ids, mask = padded(sources, order(source), padding)
+    ids, mask = padded(sources, source_order(run, theirs.config.model_type), padding)
     rows = theirs.generate(input_ids=ids, attention_mask=mask).tolist()
     engine = TorchEngine(run.model, target)
     found = engine.search(TranslationRequest(sources=sources, settings=run.recipe.search, frame=frame))
@@ -134,6 +141,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "inputs": ("pegasus", {"activation": "gelu_tanh", "positions": "learned", "max_positions": 300}, {"tie": "inputs"}),
     "two-tied": ("marian", {"norm_placement": "post"}, {"tie": "target"}),
     "two": ("marian", {"norm_placement": "post", "sinusoids": "tensor2tensor"}, {"tie": "none"}),
+    "pegasus, two-tied": ("pegasus", {}, {"tie": "target"}),
+    "bart, two": ("bart", {"norm_placement": "post", "embedding_norm": True}, {"tie": "none"}),
 }
 
 
@@ -141,7 +150,9 @@ def slow_except(names: Any, quick: tuple[str, ...]) -> list[Any]:
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("variant", slow_except(VARIANTS, ("marian", "pegasus", "bart", "two")))
+@pytest.mark.parametrize(
+    "variant", slow_except(VARIANTS, ("marian", "pegasus", "bart", "two", "pegasus, two-tied", "bart, two"))
+)
 def test_own_models(variant: str, tmp_path: Path) -> None:
     kind, stack, settings = VARIANTS[variant]
     run = make_run(stack, **settings)
@@ -194,12 +205,12 @@ def check_tokenizer(run: LoadedRun, folder: Path) -> None:
     auto = transformers.AutoTokenizer if config["model_type"] != "umt5" else transformers.T5Tokenizer
     theirs = auto.from_pretrained(folder)  # for UMT5, AutoTokenizer reads nothing but a tokenizer.json
     ours, frame = run.tokenizers.source, run.tokenizers.frame
-    ids = order(ours)
+    ids = source_order(run, config["model_type"])
     for line in LINES:
         assert theirs(line).input_ids == [ids[id] for id in frame.source(ours.encode(line))]
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte", "word"])
 def test_tokenizers(kind: str, tmp_path: Path) -> None:
     run = make_run(kind=kind)
     folder = export_model(run, tmp_path / "export")
@@ -218,6 +229,36 @@ def test_two_tokenizers(tmp_path: Path) -> None:
     assert theirs("zwei").input_ids == [*run.tokenizers.target.encode("zwei"), END]
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte", "word"])
+def test_two_tokenizers_of_one_table(kind: str, tmp_path: Path) -> None:
+    """The ids of the source follow those of the target, which are those of weft; `generate` never gives them."""
+    run = make_run(kind=kind, tie="target")
+    folder = export_model(run, tmp_path / "export")
+    check_tokenizer(run, folder)
+    source = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")
+    sizes = [tokenizer.size for tokenizer in run.tokenizers]
+    assert theirs("zwei").input_ids == [*run.tokenizers.target.encode("zwei"), END]
+    assert source.pad_token_id == theirs.pad_token_id == sum(sizes) and theirs.eos_token_id == END
+    line = LINES[0]
+    assert source.decode(source(line).input_ids, skip_special_tokens=True) == line
+    batch = source(LINES, return_tensors="pt", padding=True)
+    outputs = load(folder).generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+    assert all(id < sizes[1] or id == sum(sizes) for id in outputs.flatten().tolist())
+    assert 'subfolder="target_tokenizer"' in (folder / "README.md").read_text("utf-8")
+
+
+def test_one_tokenizer_and_two_embeddings(tmp_path: Path) -> None:
+    """A vocabulary that both sides share, but not their embeddings, has two ids for each token."""
+    run = make_run(tie="target")
+    run = run._replace(tokenizers=Tokenizers(run.tokenizers.source, run.tokenizers.source))
+    size = run.tokenizers.source.size
+    run = run._replace(model=build_model(run.recipe.model, source_size=size, target_size=size).eval())
+    folder = export_model(run, tmp_path / "export")
+    check_log_probabilities(run, load(folder))
+    assert (folder / "target_tokenizer" / "tokenizer.json").is_file()
+
+
 def test_half_precision(tmp_path: Path) -> None:
     folder = export_model(make_run(), tmp_path / "export", dtype="float16")
     assert load(folder).dtype == torch.float16
@@ -231,12 +272,11 @@ REFUSED = {
     "rms": ({"norm": "rms"}, {}, "model.encoder.norm: 'rms' with"),
     "epsilon": ({"norm_epsilon": 1e-6}, {}, "model.encoder.norm_epsilon: 1e-06"),
     "groups": ({"key_value_heads": 1}, {}, "model.encoder.key_value_heads: 1"),
-    "two embeddings": ({}, {"tie": "target"}, "model.tie: 'target': Pegasus"),
     "width": ({}, {"embedding": 12}, "model.embedding: 12"),
-    "t5 biases": (
+    "t5 padding": (
         {"positions": "relative", "norm": "rms", "scale_embedding": False, "heads": 4, "feed_forward": 20},
         {},
-        "is not zero, and T5 has no biases",
+        "a padding token cannot be added: T5 has no bias that rules it out as an output",
     ),
 }
 
@@ -256,8 +296,20 @@ def test_refused_sides_and_words(tmp_path: Path) -> None:
         export_model(run, tmp_path / "export")
     with pytest.raises(RecipeError, match=r"^tiny: model.encoder.kind: 'lstm'"):
         export_model(make_run(encoder={"kind": "lstm", "hidden": 24}), tmp_path / "export")
-    with pytest.raises(RecipeError, match=r"^tiny: a source tokenizer of kind 'word' cannot be written"):
-        export_model(make_run(kind="word"), tmp_path / "export")
+    run = make_run(kind="word")
+    split = Tokenizers(learn("word", LINES), learn("word", LINES))
+    with pytest.raises(RecipeError, match=r"^tiny: a source tokenizer of kind 'word' that splits punctuation cannot"):
+        export_model(run._replace(tokenizers=split), tmp_path / "export")
+
+
+def test_refused_two_embeddings_of_an_imported_model(tmp_path: Path) -> None:
+    """Its ids are those of the original, so a second vocabulary cannot follow them."""
+    pretrained_models.make("pegasus", tmp_path / "original", end=3.0)
+    run = load_run(import_model(tmp_path / "original", tmp_path / "run"))
+    model = run.recipe.model.model_copy(update={"tie": "target"})
+    run = run._replace(recipe=run.recipe.model_copy(update={"model": model}))
+    with pytest.raises(RecipeError, match=r": model.tie: 'target': PegasusFor\w+ has one embedding for both sides$"):
+        export_model(run, tmp_path / "export")
 
 
 def test_banned_ids_and_summary(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from weft.interop.huggingface.t5_weights import configuration, weights
+from weft.errors import RecipeError
+from weft.interop.huggingface.t5_weights import check_biases, configuration, weights
 from weft.models.build import build_model
 from weft.recipe import ModelSettings
 from weft.runs.weights import model_tensors
@@ -112,3 +113,12 @@ def test_projections() -> None:
     }.items():
         torch.testing.assert_close(theirs[f"{block}{name}.weight"], expected)
     assert "encoder.block.1.layer.1.DenseReluDense.wi_0.weight" in theirs
+
+
+def test_biases() -> None:
+    """T5 has none: those of a model that is exported must be zero."""
+    tensors = model_tensors(build_model(make_settings(), source_size=9, target_size=9))
+    zeros = {name: torch.zeros_like(tensor) if "bias" in name else tensor for name, tensor in tensors.items()}
+    check_biases("tiny", zeros)
+    with pytest.raises(RecipeError, match=r"^tiny: .* is not zero, and T5 has no biases"):
+        check_biases("tiny", {**zeros, "output.bias_V": torch.ones(9)})

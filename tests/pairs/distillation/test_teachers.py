@@ -44,8 +44,8 @@ def test_an_imported_model_teaches(tmp_path: Path) -> None:
     """Its tokenizer is one of another library; the student keeps it, and the tokens around its texts."""
     pytest.importorskip("transformers")
     from fixtures import pretrained_models
+    from weft.interop.imported_run import ImportOptions
     from weft.interop.importing import import_model
-    from weft.interop.options import ImportOptions
 
     pretrained_models.make("nllb", tmp_path / "original", end=3.0)
     options = ImportOptions(*pretrained_models.KINDS["nllb"].languages)

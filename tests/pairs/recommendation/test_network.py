@@ -118,8 +118,11 @@ def test_the_details_of_a_model() -> None:
     transformer = _model("text", TEXT, {})
     assert transformer["tie"] == "target" and transformer["embedding"] == 256
     for side in ("encoder", "decoder"):
-        expected = {"kind": "transformer", "hidden": 256, "norm_placement": "pre", "positions": "rotary"}
+        expected = {"kind": "transformer", "hidden": 256, "norm_placement": "pre", "positions": "sinusoidal"}
         assert expected.items() <= transformer[side].items()
+    for kind, positions in (("formal", "rotary"), ("copying", "rotary"), ("answer", "sinusoidal")):
+        model = _model(kind, SYMBOLS, {})  # type: ignore[arg-type]
+        assert model["encoder"]["positions"] == model["decoder"]["positions"] == positions
     summary = _model("summary", TEXT, {})
     assert summary["attention"] == {"score": "additive", "coverage": "sum"} and summary["tie"] == "all"
     columns = ColumnLayout((0, 1, 2), (3,), features=(1, 2))

@@ -41,6 +41,9 @@ def test_settings_without_a_group_come_first_and_empty_groups_have_no_header(tmp
     assert replace(recommendation, choices=choices, warnings=["few pairs"], settings=settings).toml() == (
         """\
 # all: these (a test)
+# exports to: ONNX
+# no export to CTranslate2: model.sources.count: 2 sources are not known to CTranslate2; it has one
+# no export to Hugging Face: model.sources.count: 2 sources are not known to transformers; it has one
 # warning: few pairs
 
 name = "mine"
@@ -63,3 +66,5 @@ def test_how_it_is_shown(tmp_path: Path) -> None:
     page = recommendation._repr_html_()
     assert page.count("<tr>") == len(recommendation.lines()) and "&quot;" not in page.split("<tr>")[0]
     assert recommendation.record()["recipe"] == recommendation.settings
+    exports = recommendation.record()["exports"]
+    assert exports["onnx"] is None and exports["huggingface"].startswith("model.sources.count: 2 sources")

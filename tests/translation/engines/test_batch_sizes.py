@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from weft.errors import SearchError
-from weft.recipe import SearchSettings
+from weft.errors import RecipeError, SearchError, WeftWarning
+from weft.recipe import SearchSettings, make_recipe
+from weft.recipe.messages import shown
 from weft.translation.engines import batch_sizes
 from weft.translation.engines import torch as torch_engine
 from weft.translation.engines.batch_sizes import (
-    BATCH_SHARE,
     MAX_HYPOTHESES,
     HypothesisCount,
     StepSize,
     fixed_batch_tokens,
+    memory_limit,
     memory_slices,
     sentences_at_once,
 )
@@ -55,7 +56,7 @@ def test_what_decides_how_many_hypotheses_there_are(given: TranslationRequest, e
 
 
 def test_sentences_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K (24 V + 3 s + 2000) + K (T − 1) (3 g + 200 + 4 S): half of the memory may be used."""
+    """K (24 V + 3 s + 2000) + K (T − 1) (3 g + 200 + 4 S): a quarter of the memory, or half for one sentence."""
     step, later = 24 * 1000 + 3 * 40 + 2000, 8 * (3 * 10 + 200)
     with_attention = 8 * (3 * 10 + 200 + 4 * 3)
 
@@ -63,16 +64,35 @@ def test_sentences_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(batch_sizes, "device_memory", lambda device: memory)
         return sentences_at_once(request(50, size=5, attention=attention), SIZE, max_lengths=[9] * 50, device=CPU)
 
-    assert fitting(2 * 5 * (step + later) * 7) == 7
-    assert fitting(2 * 5 * (step + later) * 7 - 1) == 6
-    assert fitting(2 * 5 * (step + with_attention) * 7, attention=True) == 7
-    assert fitting(2 * 5 * (step + with_attention) * 7 - 1, attention=True) == 6
+    assert fitting(4 * 5 * (step + later) * 7) == 7
+    assert fitting(4 * 5 * (step + later) * 7 - 1) == 6
+    assert fitting(4 * 5 * (step + with_attention) * 7, attention=True) == 7
+    assert fitting(4 * 5 * (step + with_attention) * 7 - 1, attention=True) == 6
     assert fitting(2 * 5 * step) == 1, "when an output ends is not known"
     with pytest.raises(SearchError) as error:
         fitting(2 * 5 * step - 2)
     assert str(error.value) == (
         "search.size: 5 hypotheses need about 0.1 MB for a vocabulary of 1,000, and 0.1 MB may be used on cpu; "
         "at most 4 fit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "available", "limit"),
+    [(0.25, 1000, 250), (1.0, 1000, 1000), (1, 1000, 1000), (3_000_000, 10**9, 3_000_000), (5e9, 10**9, 10**9)],
+)
+def test_the_memory_of_a_search(memory: float, available: int, limit: int) -> None:
+    """A share of what is available, or bytes."""
+    assert memory_limit(SearchSettings(memory=memory), available) == limit
+
+
+@pytest.mark.parametrize("memory", [0, -1, 1.5, 25, 999_999, True, "half"])
+def test_memory_that_is_neither_a_share_nor_bytes(memory: object) -> None:
+    with pytest.raises(RecipeError) as error:
+        make_recipe({"search": {"memory": memory}})
+    assert str(error.value) == (
+        f"search.memory: {shown(memory)} was given; expected a share of the free memory, above 0 and up to 1, or "
+        "bytes, at least 1,000,000"
     )
 
 
@@ -160,35 +180,75 @@ def test_the_estimate_is_near_what_a_search_takes(search: tuple[Any, ...]) -> No
     assert 0.1 < float(run.stdout) < 1.3
 
 
+def test_memory_that_runs_out_in_a_search(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It continues with half of the batch; one warning; the next request is searched at once again, if it fits."""
+    sources = ["a b c", "b", "c a", "a a b", "c c"]
+    expected = copier.translate(sources, size=4, n_best=3)
+    engine = torch_engine.TorchEngine(copier.model, copier.tokenizers.target)
+    sizes = []
+    prepare = engine.prepare
+
+    def limited(request: TranslationRequest, rows: Any) -> Any:
+        sizes.append(len(rows))
+        if len(rows) > 3:
+            raise torch.OutOfMemoryError
+        return prepare(request, rows)
+
+    monkeypatch.setattr(engine, "prepare", limited)
+    translator = Translator(copier.model, copier.tokenizers, copier.recipe, engine=engine)
+    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a batch at once; ") as warned:
+        results = translator.translate(sources, size=4, n_best=3)
+    assert sizes == [5, 3, 2] and len(warned) == 1
+    assert [result.text for result in results] == [result.text for result in expected]
+    assert translator.translate("a b").text == copier.translate("a b").text
+    assert sizes[3:] == [1] and engine.divided.parts == 1
+    monkeypatch.setattr(engine, "prepare", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("none")))
+    with pytest.raises(torch.OutOfMemoryError, match="none"):
+        translator.translate("a b")
+
+
+def test_what_an_execution_may_keep(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU half of `search.memory`; it is computed again only if the setting changes."""
+    engine = torch_engine.TorchEngine(copier.model, copier.tokenizers.target)
+    limits: list[int] = []
+    engine.device = torch.device("cuda")
+    monkeypatch.setattr(engine.execution, "set_memory_limit", limits.append)
+    monkeypatch.setattr(engine, "_batches", lambda request: iter(()))
+    monkeypatch.setattr(torch_engine, "device_memory", lambda device: 8000)
+    for settings in ({}, {}, {"memory": 0.5}):
+        assert list(engine.parts(request(**settings))) == []
+    assert limits == [1000, 2000]
+
+
 class TestBatchesByMemory:
     """`search.batch_tokens` = "auto" on a GPU."""
 
     SIZE = StepSize(vocabulary=1000, state=400, growth=300)
 
-    def slices(self, lengths: list[int], *, available: int, **changes: Any) -> list[slice]:
+    def slices(self, lengths: list[int], *, limit: int, **changes: Any) -> list[slice]:
         sources = [[5] * length for length in lengths]
         settings = SearchSettings(**{"size": 4, **changes})
         request = TranslationRequest(sources=sources, settings=settings)
-        return memory_slices(request, self.SIZE, max_lengths=[2 * length for length in lengths], available=available)
+        return memory_slices(request, self.SIZE, max_lengths=[2 * length for length in lengths], limit=limit)
 
     def test_every_sentence_is_in_one_batch_that_fits(self) -> None:
         lengths = sorted(3 + row % 17 for row in range(200))
-        found = self.slices(lengths, available=10_000_000)
+        found = self.slices(lengths, limit=2_500_000)
         assert [part.start for part in found[1:]] == [part.stop for part in found[:-1]]
         assert found[0].start == 0 and found[-1].stop == 200 and len(found) > 2
         for part in found:
             kept = self.SIZE.later_steps(length=2 * lengths[part.stop - 1], source_length=0)
-            assert (part.stop - part.start) * 4 * (self.SIZE.one_step() + kept) <= 10_000_000 * BATCH_SHARE
-        assert len(found) > len(self.slices(lengths, available=20_000_000))
+            assert (part.stop - part.start) * 4 * (self.SIZE.one_step() + kept) <= 2_500_000
+        assert len(found) > len(self.slices(lengths, limit=5_000_000))
 
     def test_one_at_least_and_no_more_than_help(self) -> None:
-        assert self.slices([3, 4, 5], available=1) == [slice(0, 1), slice(1, 2), slice(2, 3)]
-        assert self.slices([3] * 9, available=10**12, size=MAX_HYPOTHESES // 4) == [
+        assert self.slices([3, 4, 5], limit=1) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+        assert self.slices([3] * 9, limit=10**12, size=MAX_HYPOTHESES // 4) == [
             slice(0, 4),
             slice(4, 8),
             slice(8, 9),
         ]
-        assert self.slices([], available=10**12) == []
+        assert self.slices([], limit=10**12) == []
 
     def test_a_budget_in_tokens(self) -> None:
         assert fixed_batch_tokens(SearchSettings()) == 4096

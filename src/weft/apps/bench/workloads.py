@@ -32,7 +32,7 @@ from weft.search.interface import SearchRequest
 from weft.text.specials import BEGIN, END
 from weft.training.forcing import sampling_probability
 from weft.training.optimizer import make_optimizer
-from weft.training.update import TrainingContext, make_update, resolve_precision
+from weft.training.update import PlainUpdate, TrainingContext, make_update, resolve_precision
 from weft.translation.engines.batch_sizes import StepSize
 from weft.translation.load import choose_precision
 from weft.translation.strategies import search
@@ -210,6 +210,8 @@ class UpdateCase(TorchCase):
         batch, target = sizes.batch, sizes.target_length
         corpus_size = CorpusSize(batch, batch * source, batch * target, source, target)
         self.update = make_update(model, optimizer, context, corpus_size)
+        if isinstance(self.update, PlainUpdate):
+            self.update.can_divide = False  # where memory ends is what is measured
         self.sampling_probability = sampling_probability(context.settings, context.settings.steps)
 
     def _run(self) -> None:

@@ -176,6 +176,7 @@ def run(job: Job) -> None:
         result = ACTIONS[job.action](job.arguments)
     except WeftError as error:
         result = {"failed": " ".join(str(error).split()), "error": type(error).__name__}
+        result |= {"out_of_memory": True} if is_out_of_memory(error) else {}
     except Exception as error:  # a bug, or no memory: the other candidates continue
         result = {"failed": _reason(error), "out_of_memory": is_out_of_memory(error)}
         if not result["out_of_memory"]:

@@ -83,6 +83,12 @@ class Batch(NamedTuple):
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device))
 
+    def divided(self, parts: int) -> list[Batch]:
+        """The rows, which are sorted by length, dealt out to smaller batches."""
+        rows = torch.arange(self.target.rows)
+        dealt = [rows[first::parts] for first in range(min(parts, len(rows)))]
+        return [Batch(self.source.select(part), self.target.select(part)) for part in dealt]
+
 
 class CorpusSize(NamedTuple):
     """The size of a corpus, on which the shapes of batches depend."""

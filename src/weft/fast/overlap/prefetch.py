@@ -8,15 +8,20 @@ Equal to one batch after the other; tests/fast/overlap/test_prefetch.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from weft.errors import is_out_of_memory
 from weft.fast.recording.search import CudaGraphLoop, LoopWithCallback
 from weft.translation.engines.interface import SearchedBatch, TranslationRequest
 
 if TYPE_CHECKING:
-    from weft.translation.engines.torch import PreparedBatch, Searched, TorchEngine
+    from weft.search.interface import Hypothesis
+    from weft.translation.engines.torch import PreparedBatch, Rows, Searched, TorchEngine
+
+    EncodedRows = tuple[Rows, PreparedBatch | None]
+    """Rows of a request, and what they were encoded to; None: not encoded, since memory is not enough."""
 
 
 class PrefetchingSearch:
@@ -37,29 +42,54 @@ class PrefetchingSearch:
 
     def results(self, on_last_batch: Callable[[], None] | None = None) -> Iterator[Searched]:
         """The results of every batch. ``on_last_batch``: see `PreparableSearch.batches`."""
-        while (batch := self._next.result()) is not None:
+        while (encoded := self._next.result()) is not None:
+            rows, batch = encoded
             self._next = Lazy(self._prepare_next)
 
             def prefetch() -> None:
                 if self._next.compute() is None and on_last_batch is not None:
                     on_last_batch()
 
-            batch = batch._replace(inputs=replace(batch.inputs, loop=LoopWithCallback(self.loop, prefetch)))
-            yield batch.rows, self.engine.search_prepared(batch, self.request.settings)
+            hypotheses = None if batch is None else self._search(batch, prefetch)
+            del encoded, batch
+            if hypotheses is None:
+                if self.engine.divided.parts == 1:
+                    self.engine.release()
+                hypotheses = self.engine.search_rows(self.request, rows)
+            yield rows, hypotheses
 
-    def _prepare_next(self) -> PreparedBatch | None:
+    def _search(self, batch: PreparedBatch, prefetch: Callable[[], None]) -> Sequence[list[Hypothesis]] | None:
+        """The hypotheses of a batch; None: memory is not enough, and the engine has to search it in parts."""
+        batch = batch._replace(inputs=replace(batch.inputs, loop=LoopWithCallback(self.loop, prefetch)))
+        try:
+            return self.engine.search_prepared(batch, self.request.settings)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return None
+
+    def _prepare_next(self) -> EncodedRows | None:
         rows = next(self._parts, None)
-        return None if rows is None else self.engine.prepare(self.request, rows)
+        if rows is None:
+            return None
+        if self.engine.divided.parts > 1:
+            return rows, None
+        try:
+            return rows, self.engine.prepare(self.request, rows)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return rows, None
 
 
 class Lazy:
     """The result of a function that is called once: by `compute`, or at the latest by `result`."""
 
-    def __init__(self, function: Callable[[], PreparedBatch | None]) -> None:
-        self._function: Callable[[], PreparedBatch | None] | None = function
-        self._outcome: PreparedBatch | Exception | None = None
+    def __init__(self, function: Callable[[], EncodedRows | None]) -> None:
+        self._function: Callable[[], EncodedRows | None] | None = function
+        self._outcome: EncodedRows | Exception | None = None
 
-    def compute(self) -> PreparedBatch | Exception | None:
+    def compute(self) -> EncodedRows | Exception | None:
         """The result, or the error that the function has raised; `result` raises it."""
         if self._function is not None:
             function, self._function = self._function, None
@@ -69,7 +99,7 @@ class Lazy:
                 self._outcome = error
         return self._outcome
 
-    def result(self) -> PreparedBatch | None:
+    def result(self) -> EncodedRows | None:
         outcome = self.compute()
         if isinstance(outcome, Exception):
             raise outcome

@@ -55,6 +55,12 @@ class EncoderGraphs:
             self.graphs.move_to_end(shape)
             return self.graphs[shape].replay(batch)
 
+    def release(self) -> None:
+        """Free all graphs with their buffers."""
+        with self.lock:
+            self.graphs.clear()
+            self.seen.clear()
+
 
 class _EncoderGraph:
     """One recorded shape with its buffers."""

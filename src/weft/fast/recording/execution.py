@@ -109,3 +109,14 @@ class RecordedExecution(Execution):
 
     def idle_event(self) -> Event:
         return self.loop.idle
+
+    def set_memory_limit(self, limit: int) -> None:
+        self.loop.max_bytes = limit
+
+    def release(self) -> None:
+        """Free all graphs with their buffers; searches to come capture new ones."""
+        with self.loop.lock:
+            self.loop.graphs.clear()
+            self.loop.warm_starts.clear()
+        if self.encoder is not None:
+            self.encoder.release()

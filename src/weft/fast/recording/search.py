@@ -47,7 +47,7 @@ would divide a large one among too few blocks."""
 LARGE_INPUT = 4096
 """Inputs with more elements are copied from page-locked memory; copies of smaller ones are asynchronous without it."""
 MEMORY_FRACTION = 0.25
-"""The share of the device's memory that the buffers of all graphs together may take."""
+"""The share of the device's memory that the buffers of all graphs together may take; `search.memory` may allow less."""
 
 
 class ChangingShapeError(Exception):

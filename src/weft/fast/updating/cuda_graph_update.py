@@ -22,6 +22,7 @@ from torch import Tensor
 
 from weft.data.batching.batches import StepBatches, side_budgets
 from weft.data.store.token_store import Batch, CorpusSize
+from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
@@ -230,6 +231,8 @@ class CudaGraphUpdate(PlainUpdate):
         """Loss and gradient norm."""
         self.captured: dict[GraphKey, CapturedUpdate] = {}
         self.parameter_addresses: list[int] = []
+        self.captures = True
+        """False: memory was not enough, and updates are plain."""
         self.updates = 0
         self.stream = torch.cuda.Stream(self.device)
         self.pool = torch.cuda.graph_pool_handle()
@@ -239,6 +242,26 @@ class CudaGraphUpdate(PlainUpdate):
                 layer.compile()
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
+        """An update by a graph or, once memory was not enough for one, a plain one, which can divide its batch."""
+        if self.captures:
+            try:
+                return self._captured_update(batches, learning_rate)
+            except Exception as error:
+                if not self.can_divide or not is_out_of_memory(error):
+                    raise
+            self._stop_capturing()
+        return super().__call__(batches, learning_rate=learning_rate, sampling_probability=sampling_probability)
+
+    def _stop_capturing(self) -> None:
+        """Free all graphs and what they work on; from now on updates are plain."""
+        self.captures = False
+        torch.cuda.synchronize(self.device)
+        self.captured.clear()
+        self.optimizer.found_inf = None  # type: ignore[attr-defined]
+        self.release()
+        warn("training: not enough memory for CUDA graphs; continuing without them, more slowly, with the same results")
+
+    def _captured_update(self, batches: StepBatches, learning_rate: float) -> UpdateResult:
         [batch] = batches.batches
         self._discard_if_moved()
         key = self.shape.key(batch)

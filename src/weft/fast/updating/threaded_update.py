@@ -66,7 +66,7 @@ class ThreadedUpdate(PlainUpdate):
         shares = min(self.cores, batch.target.rows, self.size * batch.target.layout.total // MIN_SHARE_PRODUCTS)
         if shares < 2 or sampling_probability:
             return super().add_gradients(batch, target_tokens, sampling_probability)
-        parts = divide(batch, shares)
+        parts = batch.divided(shares)
         seeds = torch.empty(shares, dtype=torch.int64).random_().tolist()
         running = [
             self.pool.submit(self._share, part, target_tokens, seed) for part, seed in zip(parts, seeds, strict=True)
@@ -94,10 +94,3 @@ class ThreadedUpdate(PlainUpdate):
             for term in terms[2:]:
                 total += term
             parameter.grad = total
-
-
-def divide(batch: Batch, shares: int) -> list[Batch]:
-    """The rows of a batch, which are sorted by length, dealt out to ``shares`` smaller batches."""
-    rows = torch.arange(batch.target.rows)
-    dealt = [rows[first::shares] for first in range(shares)]
-    return [Batch(batch.source.select(part), batch.target.select(part)) for part in dealt]

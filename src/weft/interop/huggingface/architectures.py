@@ -7,7 +7,8 @@
     pre             yes             sinusoidal, learned    mBART
     pre, RMSNorm    no              relative               T5; a table of biases in each layer: UMT5
 
-Torch is not imported here.
+All but T5 have one table of embeddings, or, with ``model.tie`` = "target" or "none", a table of all target rows and
+then all source rows; Marian may have two. Torch is not imported here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ T5_ACTIVATIONS = {
     **{"geglu_tanh": "gated-gelu", "swiglu": "gated-silu"},
 }
 """feed_forward_proj; in T5, gated-gelu is the tanh form."""
+UNITS = ("bpe", "unigram", "word", "character", "byte", "imported")
+"""Kinds of tokenizers that can be a tokenizer.json, or are one."""
+NO_PADDING = "a padding token cannot be added: T5 has no bias that rules it out as an output"
+"""Of a tokenizer that was learned here, which has none."""
 
 
 def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
@@ -68,13 +73,45 @@ def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
                 "model whose output projection is not tied"
             )
         return ("umt5" if decoder.relative_per_layer else "t5"), ""
-    kind = BART_LIKE[decoder.norm_placement, decoder.embedding_norm]
-    if settings.tie not in ("all", "inputs") and kind != "marian":
-        return None, (
-            f"model.tie: {settings.tie!r}: {CLASSES[kind]} has one embedding for source and target; "
-            "Marian (norm_placement = 'post') may have two"
+    return BART_LIKE[decoder.norm_placement, decoder.embedding_norm], ""
+
+
+def unsupported_recipe(recipe: Recipe) -> str | None:
+    """Why a run of this recipe cannot be exported, in one line that names a setting; None if it can.
+
+    Tokenizers that are not learned from the training pairs are not looked at.
+    """
+    kind, reason = find_architecture(recipe)
+    tokenizer = recipe.tokenizer
+    if kind is None or tokenizer.file is not None or recipe.training.start is not None:
+        return None if kind else reason
+    extra = bool(tokenizer.symbols or tokenizer.protect)
+    for side, unit in (("source", tokenizer.kind), ("target", tokenizer.target_unit)):
+        special = extra or (unit == "character" and (tokenizer.tags or tokenizer.decompose))
+        refusal = unsupported_unit(side, unit, special=special, splits_punctuation=tokenizer.split_punctuation)
+        if refusal is not None:
+            return refusal
+    return NO_PADDING if kind in ("t5", "umt5") else None
+
+
+def unsupported_unit(side: str, unit: str, *, special: bool, splits_punctuation: bool) -> str | None:
+    """Why a tokenizer of this kind cannot be a tokenizer.json.
+
+    ``special``: whether it knows tags, symbols, protected patterns or decomposed characters.
+    """
+    if unit == "word" and splits_punctuation:
+        return (
+            f"a {side} tokenizer of kind 'word' that splits punctuation cannot be written as a tokenizer.json; with "
+            "tokenizer.split_punctuation = false it can"
         )
-    return kind, ""
+    if unit not in UNITS:
+        return f"a {side} tokenizer of kind {unit!r} cannot be written as a tokenizer.json; {', '.join(UNITS)} can"
+    if special and unit in ("character", "word"):
+        return (
+            f"the {side} tokenizer knows tags, symbols, protected patterns or decomposed characters, which a "
+            f"tokenizer.json of {unit}s does not"
+        )
+    return None
 
 
 def _unsupported_model(settings: ModelSettings, loss: str) -> str | None:
@@ -101,7 +138,10 @@ def _unsupported_stack(side: str, stack: TransformerSettings) -> str | None:
         expected = {"norm": "rms", "norm_placement": "pre", "embedding_norm": False, "scale_embedding": False}
         activations = T5_ACTIVATIONS
     else:
-        return f"{where}.positions: {stack.positions!r}: transformers has no sequence-to-sequence model with them"
+        return (
+            f"{where}.positions: {stack.positions!r}: transformers has no sequence-to-sequence model with them; set "
+            "model.encoder.positions and model.decoder.positions to 'sinusoidal' for one"
+        )
     for name, value in expected.items():
         given = getattr(stack, name)
         if given != value and not (name == "head_size" and stack.head_width * stack.heads == stack.hidden):

@@ -104,6 +104,9 @@ def _embeddings(kind: str, tie: str, tensors: Mapping[str, Tensor]) -> Iterator[
     target = tensors.get("target_embedding.weight_VE", source)
     if tie in ("all", "inputs"):
         yield "model.shared.weight", source
+    elif kind != "marian":
+        source = target = source + target  # each has zeros in the rows of the other
+        yield "model.shared.weight", source
     if tie != "all":
         yield "model.encoder.embed_tokens.weight", source
         yield "model.decoder.embed_tokens.weight", target

@@ -1,7 +1,9 @@
 """From a run to a folder that `AutoModelForSeq2SeqLM.from_pretrained` loads.
 
 Tokens of a run that was trained here keep their ids; a padding token follows the last one, with an embedding of zeros
-and a bias that rules it out. An imported run gets back the ids of the original.
+and a bias that rules it out. Where source and target have embeddings of their own and the class has one table, it holds
+those of the target and then those of the source, whose ids follow and are ruled out as outputs likewise. An imported
+run gets back the ids of the original.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from weft.errors import RecipeError, SearchError, nearest
 from weft.files import replacing, save_text
 from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.huggingface import bart_weights, t5_weights
-from weft.interop.huggingface.architectures import CLASSES, find_architecture
+from weft.interop.huggingface.architectures import CLASSES, NO_PADDING, find_architecture
 from weft.interop.huggingface.generation_export import TokenIds, differences, generation_config
 from weft.interop.huggingface.tokenizer_export import PADDING, TARGET_FOLDER, check_tokenizer, save_tokenizers
 from weft.models.seq2seq import Seq2Seq
@@ -56,6 +58,8 @@ class Plan(NamedTuple):
     """By weft's names, with the rows of the export."""
     orders: Mapping[str, list[int]]
     """For source and target, the id in the export of every id of weft."""
+    first_source_id: int = 0
+    """Above 0 in a class with one table of embeddings, where source and target have embeddings of their own."""
 
 
 def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Path:
@@ -87,7 +91,8 @@ def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "fl
     ):
         save_text(folder / name, json.dumps(content, indent=2) + "\n")
     longest = _longest(run) or TARGET_LENGTH
-    save_tokenizers(folder, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest)
+    first = plan.first_source_id
+    save_tokenizers(folder, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest, first=first)
 
 
 def make_plan(run: LoadedRun) -> Plan:
@@ -101,13 +106,20 @@ def make_plan(run: LoadedRun) -> Plan:
     tokenizers = run.tokenizers
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         check_tokenizer(name, side, tokenizer)
-    tensors = model_tensors(run.model)
+    tensors, padding, first = model_tensors(run.model), _padding(tokenizers.source), 0
     if kind in ("t5", "umt5"):
+        if padding is None:
+            raise RecipeError(f"{name}: {NO_PADDING}")
         t5_weights.check_biases(name, tensors)
     orders = {side: _order(tokenizer) for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)}
-    padding = _padding(tokenizers.source)
+    if kind not in ("marian", "t5", "umt5") and recipe.model.tie in ("target", "none"):
+        if padding is not None:
+            tie = recipe.model.tie
+            raise RecipeError(f"{name}: model.tie: {tie!r}: {CLASSES[kind]} has one embedding for both sides")
+        first = tokenizers.target.size
+        orders["source"] = [first + id for id in orders["source"]]
     if padding is None:
-        padding = max(tokenizer.size for tokenizer in tokenizers)
+        padding = max(max(order) for order in orders.values()) + 1
     elif kind == "pegasus" and _is_m2m100(recipe.model, padding, tensors):
         kind = "m2m_100"
     rows = max(padding + 1, *(tokenizer.size for tokenizer in tokenizers))
@@ -116,9 +128,7 @@ def make_plan(run: LoadedRun) -> Plan:
         raise RecipeError(f"{name}: {len(frame.target_before)} tokens before each target; `generate` forces only one")
     forced = target[frame.target_before[0]] if frame.target_before else None
     ids = TokenIds(target[frame.begin], target[END], padding, target[UNKNOWN], forced)
-    if _padding(tokenizers.source) is None and kind in ("t5", "umt5"):
-        raise RecipeError(f"{name}: a padding token cannot be added: T5 has no bias that rules it out as an output")
-    return Plan(kind, ids, rows, _numbered(tensors, orders, rows), orders)
+    return Plan(kind, ids, rows, _numbered(tensors, orders, rows), orders, first)
 
 
 def _order(tokenizer: Tokenizer) -> list[int]:
@@ -214,7 +224,8 @@ def card(run: LoadedRun, plan: Plan) -> str:
     """README.md of the folder: what the model is, how it is used, and what differs."""
     recipe = run.recipe
     size = sum(tensor.numel() for tensor in model_tensors(run.model).values())
-    target = "tokenizer" if run.tokenizers.joint else "target_tokenizer"
+    one_tokenizer = run.tokenizers.joint and not plan.first_source_id
+    target = "tokenizer" if one_tokenizer else "target_tokenizer"
     load_target = [f'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="{TARGET_FOLDER}")']
     languages = run.tokenizers.languages
     lines = [
@@ -226,7 +237,7 @@ def card(run: LoadedRun, plan: Plan) -> str:
         *("", "## Use", "```python", "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer", ""),
         'folder = "."  # this folder, or its name on the Hub',
         "tokenizer = AutoTokenizer.from_pretrained(folder)",
-        *([] if run.tokenizers.joint else load_target),
+        *([] if one_tokenizer else load_target),
         "model = AutoModelForSeq2SeqLM.from_pretrained(folder)",
         'batch = tokenizer(["your text"], return_tensors="pt", padding=True)',
         "outputs = model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask)",

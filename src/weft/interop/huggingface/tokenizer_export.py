@@ -1,8 +1,9 @@
 """The files of a tokenizer that `AutoTokenizer.from_pretrained` loads.
 
-BPE and unigram tokenizers are tokenizer.json files already; characters and bytes become such files. Each appends the
-end token to every text, and gets a padding token, which weft does not have, after its last id. The tokenizer of an
-imported model is written as the files of its family, with the ids of the original.
+BPE and unigram tokenizers are tokenizer.json files already; characters, bytes and words between spaces become such
+files. Each appends the end token to every text, and gets a padding token, which weft does not have, after its last id.
+In a model with one table of embeddings for two vocabularies, the ids of the source follow those of the target. The
+tokenizer of an imported model is written as the files of its family, with the ids of the original.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from weft.errors import RecipeError
 from weft.files import save_bytes, save_text
-from weft.text.bytes import ByteTokenizer
+from weft.interop.huggingface.architectures import unsupported_unit
 from weft.text.characters import CharacterTokenizer
 from weft.text.external_engines import TokenizersEngine
 from weft.text.imported import ImportedTokenizer
@@ -27,6 +28,7 @@ from weft.text.pretokenization import byte_alphabet
 from weft.text.specials import END, SPECIALS, UNKNOWN
 from weft.text.subwords import SubwordTokenizer
 from weft.text.tokenizer import Tokenizer, Tokenizers
+from weft.text.words import JOINER, JOINER_REPLACEMENT, WordTokenizer
 
 PADDING = "<pad>"
 TARGET_FOLDER = "target_tokenizer"
@@ -41,42 +43,41 @@ LANGUAGE_SETTINGS = {"source": "src_lang", "target": "tgt_lang"}
 
 def check_tokenizer(name: str, side: str, tokenizer: Tokenizer) -> None:
     """Fail if a tokenizer cannot be written as files of transformers."""
-    if isinstance(tokenizer, SubwordTokenizer | ByteTokenizer | ImportedTokenizer):
-        return
+    special = splits = False
     if isinstance(tokenizer, CharacterTokenizer):
-        special = tokenizer.tags or tokenizer.decompose or tokenizer.preprocessor.splits
-        if not special:
-            return
-        raise RecipeError(
-            f"{name}: the {side} tokenizer knows tags, symbols, protected patterns or decomposed characters, which a "
-            "tokenizer.json of characters does not"
-        )
-    raise RecipeError(
-        f"{name}: a {side} tokenizer of kind {tokenizer.kind!r} cannot be written as a tokenizer.json; bpe, unigram, "
-        "character, byte and those of imported models can"
-    )
+        special = bool(tokenizer.tags or tokenizer.decompose or tokenizer.preprocessor.splits)
+    elif isinstance(tokenizer, WordTokenizer):
+        special, splits = tokenizer.preprocessor.splits, tokenizer.split_punctuation
+    if reason := unsupported_unit(side, tokenizer.kind, special=special, splits_punctuation=splits):
+        raise RecipeError(f"{name}: {reason}")
 
 
-def save_tokenizers(folder: Path, tokenizers: Tokenizers, family: str, *, padding: int, longest: int) -> None:
-    """Write the files. ``padding``: the id of the padding token; ``longest``: source tokens that the model can read."""
+def save_tokenizers(
+    folder: Path, tokenizers: Tokenizers, family: str, *, padding: int, longest: int, first: int = 0
+) -> None:
+    """Write the files.
+
+    ``padding``: the id of the padding token; ``longest``: source tokens that the model can read; ``first``: the id in
+    the export of the source's first token.
+    """
     if isinstance(tokenizers.source, ImportedTokenizer):
         assert isinstance(tokenizers.target, ImportedTokenizer)
         _save_imported(folder, tokenizers.source, tokenizers.target, family, longest)
         return
-    _save_fast(folder, tokenizers.source, padding, longest)
-    if not tokenizers.joint:
+    _save_fast(folder, tokenizers.source, padding, longest, first)
+    if not tokenizers.joint or first:
         _save_fast(folder / TARGET_FOLDER, tokenizers.target, padding, longest)
 
 
-def _save_fast(folder: Path, tokenizer: Tokenizer, padding: int, longest: int) -> None:
+def _save_fast(folder: Path, tokenizer: Tokenizer, padding: int, longest: int, first: int = 0) -> None:
     """tokenizer.json with an end token after each text."""
-    library = tokenizers.Tokenizer.from_str(_library(tokenizer, padding))
+    library = tokenizers.Tokenizer.from_str(_library(tokenizer, padding, first))
     for special in (*SPECIALS, PADDING):
         library.add_special_tokens([AddedToken(special, special=True, normalized=False)])
     assert library.token_to_id(PADDING) == padding
     end = SPECIALS[END]
     library.post_processor = processors.TemplateProcessing(
-        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, END)]
+        single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, first + END)]
     )
     folder.mkdir(exist_ok=True)
     save_text(folder / "tokenizer.json", library.to_str(pretty=True))
@@ -91,19 +92,29 @@ def _save_fast(folder: Path, tokenizer: Tokenizer, padding: int, longest: int) -
     _save_settings(folder, settings)
 
 
-def _library(tokenizer: Tokenizer, padding: int) -> str:
-    """The content of a tokenizer.json whose vocabulary ends with the padding token."""
+def _library(tokenizer: Tokenizer, padding: int, first: int) -> str:
+    """The content of a tokenizer.json whose ids start with ``first``, and whose vocabulary ends with the padding token.
+
+    Ids that another tokenizer uses have names that no text has.
+    """
     if isinstance(tokenizer, SubwordTokenizer):
         content = json.loads(tokenizer.library_json())
         content["pre_tokenizer"]["pretokenizers"] = list(map(isolated_split, content["pre_tokenizer"]["pretokenizers"]))
     else:
-        content = json.loads(_single_symbols(tokenizer).to_str())
+        library = _words(tokenizer) if isinstance(tokenizer, WordTokenizer) else _single_symbols(tokenizer)
+        content = json.loads(library.to_str())
     vocabulary = content["model"]["vocab"]
-    unused = [f"<unused_{id}>" for id in range(tokenizer.size, padding)]
+    end = first + tokenizer.size
+    before, after = ([f"<unused_{id}>" for id in ids] for ids in (range(first), range(end, padding)))
     if isinstance(vocabulary, dict):
-        vocabulary |= {token: id for id, token in enumerate([*unused, PADDING], tokenizer.size)}
+        ids = {token: id + first for token, id in vocabulary.items()}
+        others = {name: id for id, name in [*enumerate(before), *enumerate([*after, PADDING], end)]}
+        content["model"]["vocab"] = ids | others
     else:
-        vocabulary += [[token, -10_000.0] for token in [*unused, PADDING]]
+        rows = [[[token, -10_000.0] for token in tokens] for tokens in (before, [*after, PADDING])]
+        content["model"] |= {"vocab": [*rows[0], *vocabulary, *rows[1]], "unk_id": content["model"]["unk_id"] + first}
+    for token in content["added_tokens"]:
+        token["id"] += first
     return json.dumps(content)
 
 
@@ -114,6 +125,21 @@ def isolated_split(step: dict[str, Any]) -> dict[str, Any]:
         return step
     parts = sides[step["behavior"]].format(step["pattern"]["String"])
     return {**step, "pattern": {"Regex": parts}, "behavior": "Isolated"}
+
+
+def _words(tokenizer: WordTokenizer) -> tokenizers.Tokenizer:
+    """Words between white space, by the rules of `str.split`."""
+    preprocessor, unknown = tokenizer.preprocessor, SPECIALS[UNKNOWN]
+    vocabulary = {token: id for id, token in enumerate([*SPECIALS, *tokenizer.vocabulary.symbols])}
+    library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
+    steps = [
+        *normalizers_of(preprocessor.normalize, preprocessor.lowercase),
+        normalizers.Replace(JOINER, JOINER_REPLACEMENT),
+        normalizers.Replace(Regex(r"[\x1c-\x1f]"), " "),
+    ]
+    library.normalizer = normalizers.Sequence(steps)
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit()])
+    return library
 
 
 def _single_symbols(tokenizer: Tokenizer) -> tokenizers.Tokenizer:

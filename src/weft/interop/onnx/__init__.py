@@ -1,6 +1,6 @@
 """Runs as ONNX graphs, for ONNX Runtime, optimum and transformers.js.
 
-exporting.py      `export_onnx`: the outline
+exporting.py      `export_onnx`: the outline; support.py: which models are exported
 graphs.py         a model as graphs over padded batches: an encoder, and a decoder, with the names of their tensors
 encoding.py       encoders over padded batches, of one source or of several columns
 padded.py         Transformer layers, positions and recurrence over padded batches

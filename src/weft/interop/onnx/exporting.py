@@ -19,10 +19,10 @@ from weft.files import save_text
 from weft.interop.export_folder import check_replaceable, write_export
 from weft.interop.onnx.description import describe
 from weft.interop.onnx.graphs import Exportable, Graph, make_graphs
+from weft.interop.onnx.support import unsupported
 from weft.models.hard_attention import HardAttentionSeq2Seq
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
-from weft.recipe import ModelSettings
 from weft.recipe.toml import write_toml
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
@@ -96,26 +96,6 @@ def check_exportable(run: LoadedRun, quantization: str) -> Exportable:
         raise RecipeError(f"{name}: a model of class {kind} is not exported to ONNX; only a plain encoder-decoder is")
     assert isinstance(run.model, Seq2Seq | HardAttentionSeq2Seq)
     return run.model
-
-
-def unsupported(settings: ModelSettings) -> str | None:
-    """Why there are no graphs of such a model, in one line that names the setting; None if there are."""
-    if settings.kind != "seq2seq":
-        return (
-            f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "
-            "encoder and a decoder ('seq2seq')"
-        )
-    if settings.sources.separate_attentions > 1 and settings.decoder.kind == "transformer":
-        return (
-            "model.sources.attention: 'parallel' is not exported to ONNX with a Transformer decoder, whose graph does "
-            "not know the column of a source state; 'flat' is, and recurrent decoders are"
-        )
-    if settings.copies:
-        return (
-            "model.copy: copying is not exported to ONNX: it gives probability to tokens of the source that no "
-            "vocabulary has, for which there is no place among the logits"
-        )
-    return None
 
 
 def trace(graph: Graph) -> Any:

@@ -20,6 +20,8 @@ LONG_TARGETS = 40
 """Tokens of a long target: much to learn from each pair."""
 SMALL = (2, 2), 256, 1024, 4
 """Layers, width, inner width and heads of a Transformer for which there is little time."""
+ROTARY = ("formal", "copying")
+"""Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/choosing.md)."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
@@ -54,12 +56,17 @@ def recurrent(cell: str, hidden: int, embedding: int) -> dict[str, Any]:
     }
 
 
-def transformer(layers: tuple[int, int], hidden: int, feed_forward: int, heads: int) -> dict[str, Any]:
-    """The settings of an encoder and a decoder of Transformer layers, rotary positions and pre-norm."""
+def transformer(
+    layers: tuple[int, int], hidden: int, feed_forward: int, heads: int, positions: str = "sinusoidal"
+) -> dict[str, Any]:
+    """The settings of an encoder and a decoder of Transformer layers, pre-norm.
+
+    With sinusoidal positions they can be exported to every format; Hugging Face has no such model with rotary ones.
+    """
     settings: dict[str, Any] = {"model.embedding": hidden}
     for side, count in zip(("encoder", "decoder"), layers, strict=True):
         values = {"kind": "transformer", "layers": count, "hidden": hidden, "heads": heads}
-        values |= {"feed_forward": feed_forward, "norm_placement": "pre", "positions": "rotary"}
+        values |= {"feed_forward": feed_forward, "norm_placement": "pre", "positions": positions}
         settings |= {f"model.{side}.{name}": value for name, value in values.items()}
     return settings
 
@@ -139,7 +146,8 @@ def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> li
     reason = f"{profile.pairs:,} pairs"
     if few_epochs is not None and task.kind != "answer":
         (layers, hidden, feed_forward, heads), reason = SMALL, few_epochs
-    settings = transformer(layers, hidden, feed_forward, heads)
+    positions = "rotary" if task.kind in ROTARY else "sinusoidal"
+    settings = transformer(layers, hidden, feed_forward, heads, positions)
     settings["model.tie"] = "target"
     depth = f"{layers[0]} + {layers[1]} layers of {hidden}"
     choices = [Choice("model", f"Transformer, {depth}", reason, settings)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DataError, RecipeError, plural
+from weft.interop.portability import export_lines, portability
 from weft.pairs.profiling.inputs import PairsArgument
 from weft.pairs.profiling.profile import PairProfile, profile_parts
 from weft.pairs.recommendation.choices import Choice, as_tree
@@ -45,8 +46,9 @@ class Recommendation:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """A line for each choice and each warning."""
-        return [*(choice.line() for choice in self.choices), *(f"warning: {warning}" for warning in self.warnings)]
+        """A line for each choice, the formats to which the model can be exported, and a line for each warning."""
+        choices = [choice.line() for choice in self.choices]
+        return [*choices, *export_lines(self.recipe), *(f"warning: {warning}" for warning in self.warnings)]
 
     def toml(self) -> str:
         """A recipe file with these settings, for `weft.load_recipe`; the reasons are comments."""
@@ -55,11 +57,14 @@ class Recommendation:
     def record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         choices = [{"topic": choice.topic, "value": choice.value, "reason": choice.reason} for choice in self.choices]
-        record = {"choices": choices, "warnings": self.warnings, "recipe": self.settings}
+        exports = {entry.format: entry.refusal for entry in portability(self.recipe)}
+        record = {"choices": choices, "exports": exports, "warnings": self.warnings, "recipe": self.settings}
         return {**record, "profile": self.profile.record()}
 
     def _repr_html_(self) -> str:
         rows = [(choice.topic, choice.value, choice.reason) for choice in self.choices]
+        exports = (line.partition(": ") for line in export_lines(self.recipe))
+        rows += [(topic, value, "") for topic, _, value in exports]
         rows += [("warning", warning, "") for warning in self.warnings]
         cells = ("".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) for row in rows)
         return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"

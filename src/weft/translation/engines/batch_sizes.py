@@ -6,9 +6,11 @@ state has s bytes after one token and g more for each further one, a search need
     K (24 V + 3 s + 2000)                          for one step: six arrays of scores, three copies of the state
   + K (T − 1) (3 g + 200 + 4 S [attention])        for what is kept of all steps
 
-bytes (tests/translation/engines/test_batch_sizes.py compares it with what a search takes). Half of the available
-memory may be used. Sentences are searched in smaller batches where that makes them fit. A search of one sentence whose
-first step alone does not fit is refused; the rest depends on when its outputs end, so it is not refused for that.
+bytes (tests/translation/engines/test_batch_sizes.py compares it with what a search takes). Sentences are searched in
+batches that need no more than `search.memory` allows; with ``search.batch_tokens`` = "auto", on a GPU, a batch may take
+half of that, and the other half is for what is kept between batches. A search of one sentence whose first step alone
+needs more than half of the available memory is refused; the rest depends on when its outputs end, so it is not refused
+for that.
 """
 
 from __future__ import annotations
@@ -31,15 +33,13 @@ SMALL_SEARCH = 2**26
 """Hypotheses times vocabulary (and 1,000) up to which nothing is estimated: the scores of a step take 256 MB."""
 SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
 USABLE = 0.5
-"""The part of the available memory that a search may take."""
+"""The part of the available memory that a search of one sentence may take."""
 
 
 CPU_BATCH_TOKENS = 4_096
 """`search.batch_tokens` = "auto" on a CPU."""
 MAX_HYPOTHESES = 20_480
 """Hypotheses at a time beyond which a GPU searches no faster."""
-BATCH_SHARE = 0.25
-"""The part of the available memory that a batch of `search.batch_tokens` = "auto" may take."""
 
 
 class HypothesisCount(NamedTuple):
@@ -92,10 +92,18 @@ def fixed_batch_tokens(settings: SearchSettings) -> int:
     return CPU_BATCH_TOKENS if settings.batch_tokens == "auto" else settings.batch_tokens
 
 
+def memory_limit(settings: SearchSettings, available: int) -> int:
+    """The bytes that a search may take of those that are available: `search.memory`."""
+    return int(available * settings.memory) if settings.memory <= 1 else min(int(settings.memory), available)
+
+
 def memory_slices(
-    request: TranslationRequest, size: StepSize, *, max_lengths: Sequence[int], available: int
+    request: TranslationRequest, size: StepSize, *, max_lengths: Sequence[int], limit: int
 ) -> list[slice]:
-    """Consecutive sentences, in the order of their lengths, as large batches as fit in the available memory."""
+    """Consecutive sentences, in the order of their lengths, in batches as large as ``limit`` bytes allow.
+
+    Never more than `MAX_HYPOTHESES` at a time, which is all that helps.
+    """
     count = HypothesisCount.of(request).number
     most = max(MAX_HYPOTHESES // count, 1)
     sentences = len(request.sources)
@@ -105,7 +113,7 @@ def memory_slices(
     slices: list[slice] = []
     start = 0
     while start < sentences:
-        fits = np.arange(1, sentences - start + 1) * bytes_B[start:] <= BATCH_SHARE * available
+        fits = np.arange(1, sentences - start + 1) * bytes_B[start:] <= limit
         stop = start + min(max(int(fits.sum()), 1), most)
         slices.append(slice(start, stop))
         start = stop
@@ -132,4 +140,5 @@ def sentences_at_once(
         )
     source_length = _longest_source(request) if request.return_attention else 0
     kept = size.later_steps(length=max(max_lengths, default=1), source_length=source_length)
-    return max(usable // (count * (size.one_step() + kept)), 1)
+    limit = memory_limit(request.settings, available)
+    return max(limit // (count * (size.one_step() + kept)), 1)

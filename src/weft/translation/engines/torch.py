@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from weft.errors import SearchError
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
+from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runs.size_limits import device_memory
 from weft.runtime.activity import activity
 from weft.runtime.replaceable import replaceable
@@ -34,6 +35,7 @@ from weft.translation.engines.batch_sizes import (
     HypothesisCount,
     StepSize,
     fixed_batch_tokens,
+    memory_limit,
     memory_slices,
     sentences_at_once,
 )
@@ -89,6 +91,12 @@ class Execution:
         """See `OverlappingEngine`."""
         return None
 
+    def set_memory_limit(self, limit: int) -> None:
+        """Keep at most this many bytes between two batches; a plain execution keeps none."""
+
+    def release(self) -> None:
+        """Free what is kept between two batches, and can be made again."""
+
 
 @replaceable
 def make_execution(model: Model, device: torch.device) -> Execution:
@@ -123,6 +131,9 @@ class TorchEngine:
         self.execution = make_execution(model, self.device)
         self.step_size: StepSize | None = None
         """Measured before the first large search."""
+        self.divided = DividedWork("search", self.release)
+        self.applied_share: float | None = None
+        """The value of `search.memory` by which the execution was limited."""
         self.measured_prompt = 0
         """The length of the prompt that it was measured with, if the sources are prompts."""
 
@@ -165,6 +176,11 @@ class TorchEngine:
 
     def parts(self, request: TranslationRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
+        self.divided.parts = 1  # other processes may have given memory back
+        if self.device.type == "cuda" and request.settings.memory != self.applied_share:
+            self.applied_share = request.settings.memory
+            available = device_memory(self.device) or 0
+            self.execution.set_memory_limit(memory_limit(request.settings, available) // 2)
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
@@ -221,9 +237,11 @@ class TorchEngine:
         """Batches of sources that are sorted by length, chosen by the memory that is free."""
         if self._is_small(request) or (available := device_memory(self.device)) is None:
             return [slice(0, len(request.sources))] if request.sources else []
+        limit = memory_limit(request.settings, available)
+        self.execution.set_memory_limit(limit // 2)
         size, max_lengths = self._step_size(request), request.max_lengths(self.model)
         sentences_at_once(request, size, max_lengths=max_lengths, device=self.device)  # fails if it is none
-        return memory_slices(request, size, max_lengths=max_lengths, available=available)
+        return memory_slices(request, size, max_lengths=max_lengths, limit=limit // 2)
 
     def _encode(self, request: TranslationRequest) -> tuple[StepModel, Any]:
         """The model to step, and the memory of the sources."""
@@ -247,8 +265,17 @@ class TorchEngine:
         return StartedModel(self.model, start[:-1])
 
     def search_rows(self, request: TranslationRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
-        """The hypotheses of some of the sources, searched together."""
-        return self.search_prepared(self.prepare(request, rows), request.settings)
+        """The hypotheses of some of the sources, searched together or, if memory is not enough, in parts."""
+
+        def search(part: Rows) -> Sequence[list[Hypothesis]]:
+            return self.search_prepared(self.prepare(request, part), request.settings)
+
+        return self.divided.over_rows(search, rows)
+
+    def release(self) -> None:
+        """Give back memory that a search can do without."""
+        self.execution.release()
+        release_memory()
 
     def search_prepared(self, batch: PreparedBatch, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
         with self._tf32():

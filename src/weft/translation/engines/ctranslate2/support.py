@@ -21,7 +21,7 @@ SUPPORTED: dict[str, dict[str, Values]] = {
 }
 """For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
 LANGUAGES = {"source_language", "target_language"}
-OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens"} | LANGUAGES
+OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens", "memory"} | LANGUAGES
 """Settings that are applied before or after the search, by the engine's caller."""
 
 
