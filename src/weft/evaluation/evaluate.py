@@ -241,7 +241,7 @@ def _grouping(run: Translator, references: str | None) -> str:
     """The grouping of pairs into items: the given one, or that of the recipe."""
     grouping = run.recipe.evaluation.references if references is None else references
     if grouping not in GROUPINGS:
-        raise RecipeError(f"evaluation.pairs: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
+        raise RecipeError(f"evaluation.references: {grouping!r} was given; use {' or '.join(GROUPINGS)}")
     return grouping
 
 

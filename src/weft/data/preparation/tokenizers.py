@@ -1,25 +1,10 @@
-"""The tokenizers of a recipe: those of another run, of a file, or learned from a sample of the training pairs.
-
-`sample` is reservoir sampling: a uniform sample of a stream of any length, in bounded memory. Every item draws a
-priority, a uniform number from a generator seeded once; the items with the lowest priorities are kept as long as their
-sizes fit the bound together. So the sample depends on the order of the items only through the draws, and items of equal
-size have equal probability. If all items fit, all are kept, in order.
-
-The rule: sort the items by priority and take them from the lowest up until the next one would exceed the bound; it and
-all after it are dropped. An item never comes back once it is above that threshold, because the threshold only falls as
-items arrive, so what is kept at any time is all that has to be in memory: at most the bound and one item. A long item
-is as likely to be drawn as a short one, but more likely to be the one that does not fit, so items as long as a good
-part of the bound are underrepresented.
-"""
+"""The tokenizers of a recipe: those of another run, of a file, or learned from a sample of the training pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from random import Random
-from typing import TypeVar
 
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import StepError
@@ -29,7 +14,7 @@ from weft.errors import DataError, RecipeError
 from weft.recipe import Recipe
 from weft.runtime.activity import activity
 from weft.text.preprocessing import check_patterns
-from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers
+from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers, sample
 from weft.text.vocabulary import LearningOptions
 
 MAX_SAMPLED_PAIRS = 5_000_000
@@ -136,38 +121,3 @@ def _extend(recipe: Recipe, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> To
         tokenizers.source.extended(sources, minimum_count=minimum),
         tokenizers.target.extended(targets, minimum_count=minimum),
     )
-
-
-Item = TypeVar("Item")
-
-
-def sample(
-    items: Iterable[Item],
-    *,
-    characters: int,
-    seed: int,
-    size: Callable[[Item], int] = len,  # type: ignore[assignment]
-) -> list[Item]:
-    """A uniform sample of at most ``characters`` characters, in stream order; ``size``: the characters of an item."""
-    if characters < 1:
-        raise DataError(f"a sample of {characters} characters; expected 1 or more")
-    draw = Random(seed).random
-    threshold = 2.0  # items with a priority from here on are dropped; priorities are below 1
-    total = 0
-    kept: list[tuple[float, int, int, Item]] = []  # a heap, highest priority first: (-priority, index, size, item)
-    for index, item in enumerate(items):
-        priority = draw()
-        if priority >= threshold:
-            continue
-        length = size(item)
-        heappush(kept, (-priority, index, length, item))
-        total += length
-        while total > characters:
-            negative, _, length, _ = heappop(kept)
-            total -= length
-            threshold = -negative
-    return [item for _, _, _, item in sorted(kept, key=_index)]
-
-
-def _index(entry: tuple[float, int, int, object]) -> int:
-    return entry[1]

@@ -82,10 +82,10 @@ def learn_command(
 
 def _sample(texts: list[str], *, characters: int, seed: int) -> Iterable[str]:
     """A random sample of the lines of some files."""
-    from weft.data.preparation.tokenizers import sample
     from weft.data.reading.compression import inner_name
     from weft.data.reading.lines import read_lines
     from weft.errors import DataError
+    from weft.text.tokenizer import sample
 
     for text in texts:
         if inner_name(text).endswith((".jsonl", ".json", ".csv", ".parquet")):

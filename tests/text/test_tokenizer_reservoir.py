@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.preparation.tokenizers import sample
 from weft.errors import DataError
+from weft.text.tokenizer import sample
 
 
 def literal_sample(items, characters, seed, size=len):
