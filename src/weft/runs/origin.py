@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple, get_args
 
 from weft.errors import CheckpointError, warn
 
+STRUCTURAL = "structural_"
+"""How the names of numbers begin that belong to the pairs held out for their structure (data.holdout.structure)."""
 Kind = Literal["initial", "last", "best", "mean", "imported", "base"]
 
 
@@ -28,8 +30,8 @@ class WeightsOrigin(NamedTuple):
     steps: tuple[int, ...]
     """The step, or the steps of a mean."""
     validation: dict[str, float] | None = None
-    """Loss, perplexity and metric of these weights on the validation set; of weights that no validation chose: of the
-    last validation, whose loss was not finite."""
+    """Loss, perplexity and metric of these weights on the validation set, and of the structural holdout if there is one
+    (`STRUCTURAL`); of weights that no validation chose: of the last validation, whose loss was not finite."""
 
     def metadata(self) -> dict[str, str]:
         """The entries of the metadata of a safetensors file."""

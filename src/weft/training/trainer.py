@@ -363,7 +363,7 @@ class Trainer:
             if is_best:
                 self._write_model(weights, progress.origin, self.folder)
         progress.validation_sample = scores.sample
-        counts = (scores.outputs, scores.ended_by_length, scores.sample)
+        counts = (scores.outputs, scores.ended_by_length, scores.sample, scores.structural or {})
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
 
     def _validate_mean(self) -> Averaged | None:
@@ -387,8 +387,8 @@ class Trainer:
         if self.workers.is_main:
             weights = mean if is_best else read_tensors(self._best_file(best[0].step)).tensors
             self._write_model(weights, self.delivered, self.folder)
-        averaged = tuple(sorted(steps))
-        return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
+        numbers = scores.loss, scores.perplexity, scores.metrics, is_best, scores.structural or {}
+        return Averaged(self.progress.step, tuple(sorted(steps)), *numbers)
 
     def _best_file(self, step: int) -> Path:
         return self.folder.best / f"step-{step}.safetensors"
