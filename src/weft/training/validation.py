@@ -131,7 +131,7 @@ class RecipeValidation:
         self.structural = self._structural() if has_corpus(recipe, "structure") else None
 
     def _structural(self) -> RecipeValidation | None:
-        """The validation of the pairs that are held out for their structure; if there are any, else a warning says so."""
+        """The validation of the pairs that are held out for their structure; if there are none, a warning."""
         recipe = self.recipe
         pairs = list(read_corpus(recipe, "structure"))
         if not pairs:

@@ -47,6 +47,8 @@ def _described(model: dict[str, Any]) -> str:
 WORDS, PHONES, TEXT, SYMBOLS = ("character", "character"), ("character", "symbol"), ("bpe", "bpe"), ("symbol", "symbol")
 SPELLED = {"pairs": 2_999, "target.tokens.mean": 4.0}
 """Words of 8 characters become 4 symbols."""
+FOLLOWS = {"pairs": 8_000, "relations.aligned": 0.31, "relations.aligned_by_chance": 0.1}
+"""The units of a target follow the characters of its source."""
 SPARSE, HARD = "sparse, feeding", "gru 512 256, dropout 0.5, hard"
 LARGE, MEDIUM = "transformer 6+6 512 2048 8", "transformer 4+4 256 1024 4"
 
@@ -59,6 +61,14 @@ CASES: list[tuple[Kind, Any, dict[str, Any], str]] = [
     ("spelling", PHONES, SPELLED, HARD),
     ("spelling", WORDS, SPELLED, f"gru 256 128, dropout 0.4, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"pairs": 3_000}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"pairs": 20_000}, HARD),
+    ("spelling", WORDS, FOLLOWS | {"pairs": 20_000}, HARD),
+    ("spelling", PHONES, FOLLOWS | {"pairs": 20_001}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.aligned": 0.29}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.units_per_character": 0.4}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.units_per_character": 2.1}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"source.digits": 0.41, "target.digits": 0.41},
+     f"lstm 512 256, dropout 0.1, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"source.tokens.median": 2}, HARD),
     ("spelling", PHONES, SPELLED | {"source.tokens.median": 3}, f"gru 256 128, dropout 0.4, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"target.tokens.mean": 3.9}, f"gru 256 128, dropout 0.4, {SPARSE}"),

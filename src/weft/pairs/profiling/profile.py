@@ -14,6 +14,7 @@ from weft.data.reading.delimited import column_names
 from weft.data.reading.links import is_links
 from weft.data.reading.messages import column_phrase
 from weft.errors import DataError, plural
+from weft.pairs.profiling.differences import PartDifferences, TrainedStructures
 from weft.pairs.profiling.relations import Relations, relate
 from weft.pairs.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.pairs.profiling.sides import SideProfile, profile_side
@@ -53,6 +54,10 @@ class PairProfile:
     """Of the validation and the test part, where they are given: the share of pairs whose source is trained on."""
     part_errors: dict[str, str] = field(default_factory=dict)
     """Of the same parts, where rows cannot be read: how many, and the first error."""
+    differences: dict[str, PartDifferences] = field(default_factory=dict)
+    """Of the same parts: how their pairs differ from the training pairs, if every row of these was looked at."""
+    structures: TrainedStructures | None = None
+    """Of the pairs; None where nothing is compared with them."""
 
     @property
     def pairs(self) -> int:
@@ -71,20 +76,24 @@ class PairProfile:
 
     def record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "sources"}
+        record = asdict(replace(self, structures=None))
+        return {name: value for name, value in record.items() if name not in ("sources", "structures")}
 
 
 def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | None = None) -> PairProfile:
     """The profile of the training pairs, and what the other parts share with them; all are bounded samples."""
     profile = profile_pairs(parts["train"], columns=columns)
-    overlaps, errors = {}, {}
+    structures = profile.structures if profile.is_complete else None
+    overlaps, errors, differences = {}, {}, {}
     for part, pair_input in parts.items():
         if part != "train":
             stream, samples = _sample_part(pair_input, profile.columns)
             overlaps[part] = profile.sources.overlap(samples.by_source)
+            if structures is not None:
+                differences[part] = structures.differences(samples.even.pairs)
             if bad_rows := stream.bad_rows + samples.bad:
                 errors[part] = left_out(bad_rows, stream.first_error or samples.first_error)
-    return replace(profile, overlaps=overlaps, part_errors=errors)
+    return replace(profile, overlaps=overlaps, part_errors=errors, differences=differences, structures=None)
 
 
 def left_out(bad_rows: int, first_error: str | None) -> str:
@@ -161,6 +170,7 @@ class _Samples:
     format: str
     even: EvenSample = field(default_factory=EvenSample)
     by_source: SourceSample = field(default_factory=SourceSample)
+    structures: TrainedStructures = field(default_factory=TrainedStructures)
     features: list[list[str]] = field(default_factory=list)
     """The cells of the columns of features in the first rows."""
     blank: int = 0
@@ -193,6 +203,7 @@ class _Samples:
             self.blank += 1
             return
         self.even.add(source, target)
+        self.structures.add(source, target)
         self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
         if columns.features and len(self.features) < SAMPLE_PAIRS:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
@@ -263,6 +274,7 @@ def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
         looks_swapped=is_symbols(source) and target.single > 0.95 and target.token_characters > 2,
         rows_read=samples.rows,
         sources=by_source,
+        structures=samples.structures,
     )
 
 

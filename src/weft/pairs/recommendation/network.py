@@ -8,10 +8,12 @@ from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, is_transcription
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
+HARD_WORDS = 20_000
+"""Pairs of words up to which hard attention is better than soft where targets follow their sources."""
 FEW_SENTENCES = 5_000
 """Pairs of sentences below which a recurrent network is better than a Transformer."""
 TINY_VOCABULARY = 50
@@ -88,13 +90,15 @@ def _kept_characters(profile: PairProfile) -> float:
 
 def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     pairs, few = profile.pairs, profile.pairs < FEW_WORDS
-    if few and _is_transcription(profile, task):
+    are_numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
+    if pairs <= HARD_WORDS and not are_numbers and (is_transcription(profile) or (few and _is_spelled(profile, task))):
         hidden = 512 if device == "cuda" else 256
+        number = f"{'only ' * few}{plural(pairs, 'pair')}"
         reason = "a transcription follows the spelling"
         return [
-            Choice("model", f"GRU {hidden}", f"only {plural(pairs, 'pair')}", recurrent("gru", hidden, hidden // 2)),
+            Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
-            Choice("dropout", "0.5", f"only {plural(pairs, 'pair')}", {"model.dropout": 0.5}),
+            Choice("dropout", "0.5", f"{number} of words, soon learned by heart", {"model.dropout": 0.5}),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
@@ -104,13 +108,13 @@ def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     attention: dict[str, Any] = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
     attention["model.attention.normalizer"] = "entmax15"
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
-    if min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS:
+    if are_numbers:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
     reason = "words are short and soon learned by heart"
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
-def _is_transcription(profile: PairProfile, task: Task) -> bool:
+def _is_spelled(profile: PairProfile, task: Task) -> bool:
     """Whether words become about as many symbols, such as phones, as they have characters."""
     symbols = profile.target.tokens.mean / max(1.0, profile.source.characters.mean)
     return task.target == "symbol" and profile.source.tokens.median <= 2 and 0.5 <= symbols <= 2

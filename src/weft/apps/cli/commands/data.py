@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
-What = Annotated[str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, or a file of pairs; - is standard input.")]
+What = Annotated[
+    str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
+]
 TASK_NAMES = "addition, copy, reverse, sort, dates or grammar"  # weft.tasks takes 0.1 s to import
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
@@ -49,7 +52,8 @@ def show_command(
 ) -> None:
     """Describe a corpus: pairs, lengths, scripts, duplicates, a histogram, some pairs.
 
-    Invalid rows are counted and skipped. Nothing is filtered.
+    Invalid rows are counted and skipped. Nothing is filtered. Last, how validation and test pairs differ from the
+    training pairs, if they do: lengths, new tokens, new combinations of tokens.
     """
     recipe = _recipe_or_files(what, target, source_column, target_column, changes)
     recipe = recipe.accepting_new_data() if accept_new_data else recipe
@@ -66,6 +70,33 @@ def show_command(
         typer.echo(("\n" if number else "") + describe(statistics, title=name, width=_width(), ascii_only=_ascii()))
         for kind, (count, first) in errors.items():
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
+    if split == "train":
+        _show_differences(recipe, as_json=as_json)
+
+
+def _show_differences(recipe: Recipe, *, as_json: bool) -> None:
+    """How the validation and test pairs that a recipe names or holds out differ from its training pairs."""
+    from weft.data.preparation import read_corpus
+    from weft.pairs.profiling.differences import TrainedStructures
+    from weft.pairs.recommendation.splits import NAMES
+
+    data = recipe.data
+    splits = [split for split in NAMES if getattr(data, split) is not None or getattr(data.holdout, split)]
+    if not splits:
+        return
+    lenient = recipe.model_copy(update={"data": data.model_copy(update={"bad_rows": "skip", "blank_rows": "skip"})})
+    structures = TrainedStructures()
+    for pair in read_corpus(lenient, "train"):
+        structures.add(pair.source, pair.target)
+    differences = {}
+    for split in splits:
+        with suppress(DataError):  # a corpus that is not there cannot be compared
+            differences[split] = structures.differences(pair[:2] for pair in read_corpus(lenient, split))
+    if as_json:
+        typer.echo(json.dumps({"differences": {split: found.record() for split, found in differences.items()}}))
+        return
+    for number, line in enumerate(line for split, found in differences.items() for line in found.lines(NAMES[split])):
+        typer.echo(line if number else f"\n{line}")
 
 
 def _statistics(
@@ -233,6 +264,8 @@ def _recipe_or_files(
     from weft.tasks import TASKS
 
     columns = source_column is not None or target_column is not None
+    if target is None and Path(what).is_dir() and what not in shipped():
+        return _folder_recipe(what, source_column, target_column, changes)
     if target is None and not columns and (what in shipped() or what.endswith(".toml")):
         return load_recipe(what, changes or ())
     if columns and (source_column is None or target_column is None or target is not None):
@@ -249,6 +282,14 @@ def _recipe_or_files(
     elif train is what and format_of(what) not in (None, "tsv"):
         raise DataError(f"{what}: say which columns, e.g. --source en --target de")
     return make_recipe({"data": {"train": train}}, changes or ())
+
+
+def _folder_recipe(folder: str, source: str | None, target: str | None, changes: list[str] | None) -> Recipe:
+    """The recipe that ``weft train FOLDER`` would choose: its corpora are those of the folder."""
+    from weft.pairs.profiling.inputs import PairsArgument
+    from weft.pairs.recommendation.recommend import recommend_recipe
+
+    return recommend_recipe(PairsArgument(folder, source, target), changes or ()).recipe
 
 
 def _columns_found(file: str) -> Any:
