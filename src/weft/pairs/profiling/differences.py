@@ -1,4 +1,4 @@
-"""How other pairs, such as those of a test set, differ from the training pairs: lengths, tokens, combinations of tokens.
+"""How test pairs, or others, differ from the training pairs: lengths, tokens, combinations of tokens.
 
 Every test set has something new. What chance gives is known from the training pairs alone: the share of sources that
 have a token, or a combination, that no other source has. A test set with a clearly larger share asks for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.errors import plural
@@ -18,6 +19,8 @@ FEW_SENTENCES = 5_000
 """Pairs of sentences below which a recurrent network is better than a Transformer."""
 TINY_VOCABULARY = 50
 """Symbols that languages made by rules have at most on each side."""
+COMMAND_TOKENS = 20
+"""Tokens of most sources of such a language for which a recurrent network with location attention is chosen."""
 LONG_TARGETS = 40
 """Tokens of a long target: much to learn from each pair."""
 SMALL = (2, 2), 256, 1024, 4
@@ -37,6 +40,8 @@ def choose_model(profile: PairProfile, task: Task, device: Device, few_epochs: s
         return _spelling(profile, task, device)
     if task.kind == "summary":
         return _summary(profile)
+    if _has_strict_rules(profile, task) and profile.source.tokens.p95 <= COMMAND_TOKENS:
+        return _commands(profile)
     if task.kind == "text" and profile.pairs < FEW_SENTENCES:
         reason = f"{profile.pairs:,} pairs are few for a Transformer"
         feeding = {"model.decoder.input_feeding": True}
@@ -135,6 +140,23 @@ def _summary(profile: PairProfile) -> list[Choice]:
         Choice("model", model, f"{profile.pairs:,} pairs; nothing is said twice", settings),
         Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True}),
         Choice("dropout", "0.3", f"{profile.pairs:,} pairs", {"model.dropout": 0.3}),
+    ]
+
+
+def _commands(profile: PairProfile) -> list[Choice]:
+    """Location attention goes on from where it was: outputs longer than those of training are within its reach."""
+    symbols = max(profile.source.spaced.size, profile.target.spaced.size)
+    location = {"model.attention.score": "additive", "model.attention.location": True}
+    location["model.attention.placement"] = "before"
+    network = {**recurrent("gru", 128, 128), "model.tie": "target"}
+    ratio = max(2, math.ceil(2 * profile.target.tokens.p99 / max(1, profile.source.tokens.median)))
+    return [
+        Choice("model", "GRU 128", f"commands of at most {symbols} symbols: strict rules", network),
+        Choice("attention", "by location", "it moves on from its last position, at any length", location),
+        Choice("dropout", "0.5", "rules, not pairs, are to be learned", {"model.dropout": 0.5}),
+        Choice(
+            "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}
+        ),
     ]
 
 

@@ -20,6 +20,8 @@ LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
 """Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
+LOCATION_RATE = 0.002
+"""Learning rate of the small recurrent network with location attention."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
@@ -62,7 +64,8 @@ def choose_training(
     if task.kind == "answer":
         choices.append(Choice("search", "greedy", "one token decides", {"search.kind": "greedy"}))
     else:
-        choices.append(Choice("search", "beam of 5", "the length limit is learned from the pairs", {"search.size": 5}))
+        reason = "the usual size" if "search" in tree else "the length limit is learned from the pairs"
+        choices.append(Choice("search", "beam of 5", reason, {"search.size": 5}))
     return choices
 
 
@@ -139,7 +142,7 @@ def _epochs(profile: PairProfile, task: Task) -> int:
 def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
     encoder = tree["model"]["encoder"]
     if encoder["kind"] != "transformer":
-        return 0.001
+        return LOCATION_RATE if tree["model"].get("attention", {}).get("location") else 0.001
     rate = 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
     return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
