@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.data.reading.corpora import Corpus
     from weft.data.store.prepared import RowCounts
+    from weft.pairs.profiling.differences import TrainedStructures
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
@@ -59,10 +60,12 @@ def show_command(
     recipe = recipe.accepting_new_data() if accept_new_data else recipe
     _check_split(split)
     from weft.data.preparation import find_corpora
+    from weft.pairs.profiling.differences import TrainedStructures
     from weft.pictures.corpus_report import describe
 
+    structures = TrainedStructures()
     for number, (name, corpus, _) in enumerate(find_corpora(recipe, split)):
-        statistics, errors = _statistics(name, corpus, samples=samples, seed=recipe.seed)
+        statistics, errors = _statistics(name, corpus, structures, samples=samples, seed=recipe.seed)
         if as_json:
             bad = {kind: {"rows": count, "first": first} for kind, (count, first) in errors.items()}
             typer.echo(json.dumps({"corpus": name, "bad_rows": bad, **statistics.record()}, ensure_ascii=False))
@@ -71,38 +74,36 @@ def show_command(
         for kind, (count, first) in errors.items():
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
     if split == "train":
-        _show_differences(recipe, as_json=as_json)
+        _show_differences(recipe, structures, as_json=as_json)
 
 
-def _show_differences(recipe: Recipe, *, as_json: bool) -> None:
+def _show_differences(recipe: Recipe, structures: TrainedStructures, *, as_json: bool) -> None:
     """How the validation and test pairs that a recipe names or holds out differ from its training pairs."""
-    from weft.data.preparation import read_corpus
-    from weft.pairs.profiling.differences import TrainedStructures
+    from weft.data.pairs import RowError
+    from weft.data.preparation import find_corpora
     from weft.pairs.recommendation.splits import NAMES
 
-    data = recipe.data
-    splits = [split for split in NAMES if getattr(data, split) is not None or getattr(data.holdout, split)]
-    if not splits:
-        return
-    lenient = recipe.model_copy(update={"data": data.model_copy(update={"bad_rows": "skip", "blank_rows": "skip"})})
-    structures = TrainedStructures()
-    for pair in read_corpus(lenient, "train"):
-        structures.add(pair.source, pair.target)
-    differences = {}
-    for split in splits:
+    data, differences = recipe.data, {}
+    for split in [split for split in NAMES if getattr(data, split) is not None or getattr(data.holdout, split)]:
         with suppress(DataError):  # a corpus that is not there cannot be compared
-            differences[split] = structures.differences(pair[:2] for pair in read_corpus(lenient, split))
-    if as_json:
+            blocks = (block for entry in find_corpora(recipe, split) for block in entry.corpus.blocks())
+            rows = (row for block in blocks for _, row in block.rows() if not isinstance(row, RowError))
+            differences[split] = structures.differences(row[:2] for row in rows)
+    if as_json and differences:
         typer.echo(json.dumps({"differences": {split: found.record() for split, found in differences.items()}}))
+    if as_json:
         return
     for number, line in enumerate(line for split, found in differences.items() for line in found.lines(NAMES[split])):
         typer.echo(line if number else f"\n{line}")
 
 
 def _statistics(
-    name: str, corpus: Corpus, *, samples: int, seed: int
+    name: str, corpus: Corpus, structures: TrainedStructures, *, samples: int, seed: int
 ) -> tuple[CorpusStatistics, dict[str, tuple[int, str]]]:
-    """The statistics of a corpus, and for each kind of row error how many there are and the first message."""
+    """The statistics of a corpus, and for each kind of row error how many there are and the first message.
+
+    ``structures`` collects the lengths and combinations of its pairs.
+    """
     from weft.data.filtering.statistics import CorpusStatistics
     from weft.data.pairs import RowError
 
@@ -119,6 +120,7 @@ def _statistics(
                 else:
                     lines.append(line)
                     pairs.append(row)
+                    structures.add(row.source, row.target)
             statistics.add(pairs, name=block.name, lines=lines)
     return statistics, errors
 
