@@ -70,9 +70,10 @@ class PartDifferences:
                 lines.append(
                     f"{longer.share:.0%} of the {name} have a longer {side} than any training pair ({lengths})"
                 )
-        kinds = (("a source token that is not trained on", self.new_tokens),)
-        kinds += (("a new combination of known source tokens", self.new_combinations),)
-        for what, novelty in kinds:
+        for what, novelty in (
+            ("a source token that is not trained on", self.new_tokens),
+            ("a new combination of known source tokens", self.new_combinations),
+        ):
             if novelty is not None and novelty.is_notable:
                 example = f"such as '{novelty.example}'; {novelty.by_chance:.0%} by chance"
                 lines.append(f"{novelty.share:.0%} of the {name} have {what} ({example})")
