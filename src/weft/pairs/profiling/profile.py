@@ -82,7 +82,7 @@ class PairProfile:
 
 def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | None = None) -> PairProfile:
     """The profile of the training pairs, and what the other parts share with them; all are bounded samples."""
-    profile = profile_pairs(parts["train"], columns=columns)
+    profile = profile_pairs(parts["train"], columns=columns, compared=len(parts) > 1)
     structures = profile.structures if profile.is_complete else None
     overlaps, errors, differences = {}, {}, {}
     for part, pair_input in parts.items():
@@ -103,11 +103,16 @@ def left_out(bad_rows: int, first_error: str | None) -> str:
 
 
 def profile_pairs(
-    pair_input: PairInput, *, columns: tuple[str, str] | None = None, read_bytes: int = READ_BYTES
+    pair_input: PairInput,
+    *,
+    columns: tuple[str, str] | None = None,
+    read_bytes: int = READ_BYTES,
+    compared: bool = False,
 ) -> PairProfile:
     """The profile of an input, from a sample that is bounded whatever the input's size.
 
     ``columns``: the source and the target column of a table, by name or number; not given: they are found.
+    ``compared``: whether other pairs will be compared with these, for which their structures are counted.
     """
     stream = RowStream(pair_input, read_bytes)
     rows = iter(stream)
@@ -118,14 +123,13 @@ def profile_pairs(
         first += more
     _check_encoding(stream, len(first))
     layout = layout_of(stream, first, columns)
-    samples = _sample(stream, layout, first, rows)
-    return _profile(stream, samples)
+    samples = _Samples(layout, pair_input.format, structures=TrainedStructures() if compared else None)
+    return _profile(stream, _sample(stream, samples, first, rows))
 
 
-def _sample(stream: RowStream, layout: ColumnLayout, first: list[TableRow], rows: Iterator[TableRow]) -> _Samples:
-    """Samples of the rows of a stream, below the header; few good ones among bad ones are refused."""
-    samples = _Samples(layout, stream.input.format)
-    body = list(_body(first, layout))
+def _sample(stream: RowStream, samples: _Samples, first: list[TableRow], rows: Iterator[TableRow]) -> _Samples:
+    """The samples, filled with the rows of a stream below the header; few good ones among bad ones are refused."""
+    body = list(_body(first, samples.columns))
     for row in chain(body, rows):
         samples.add(row)
     stream.count.rows -= len(first) - len(body)
@@ -159,7 +163,7 @@ def _sample_part(pair_input: PairInput, columns: ColumnLayout) -> tuple[RowStrea
     else:
         header = tuple(column_names(texts[0].texts()))
         layout = replace(columns.in_table(header, f"{texts[0].file}:{texts[0].number}"), header=header)
-    return stream, _sample(stream, layout, first, rows)
+    return stream, _sample(stream, _Samples(layout, pair_input.format), first, rows)
 
 
 @dataclass
@@ -170,7 +174,7 @@ class _Samples:
     format: str
     even: EvenSample = field(default_factory=EvenSample)
     by_source: SourceSample = field(default_factory=SourceSample)
-    structures: TrainedStructures = field(default_factory=TrainedStructures)
+    structures: TrainedStructures | None = None
     features: list[list[str]] = field(default_factory=list)
     """The cells of the columns of features in the first rows."""
     blank: int = 0
@@ -203,7 +207,8 @@ class _Samples:
             self.blank += 1
             return
         self.even.add(source, target)
-        self.structures.add(source, target)
+        if self.structures is not None:
+            self.structures.add(source, target)
         self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
         if columns.features and len(self.features) < SAMPLE_PAIRS:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
