@@ -8,16 +8,19 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
 
 from weft.data.pairs import Pair
+from weft.data.preparation import prepare
 from weft.errors import WeftWarning
 from weft.evaluation.pairs import EvaluationItems, each_pair
 from weft.recipe import Recipe
+from weft.runs.training_log import read_training_log
 from weft.training import validation
-from weft.training.events import Started, Validation
+from weft.training.events import Averaged, Started, Validation
 from weft.training.train import train
 from weft.training.validation import RecipeValidation, sample_items
 
@@ -50,6 +53,61 @@ class TestSample:
         assert metrics["validation_sample"] == [7, 20]
         card = (tmp_path / "run" / "README.md").read_text("utf-8")
         assert ", exact_match 0.000 (exact_match on a sample of 7 of 20 sentences)\n" in card
+
+
+class TestStructuralHoldout:
+    CHANGES: ClassVar = {"training.metric": "exact_match", "training.validate_every": 1, "training.average": 2}
+
+    def test_its_numbers_stand_beside_those_of_the_validation_set(self, tiny: Tiny, tmp_path: Path) -> None:
+        recipe = tiny({**self.CHANGES, "training.steps": 2, "data.holdout.structure": 0.3})
+        plain = list(train(tiny({**self.CHANGES, "training.steps": 2}), tmp_path / "plain"))
+        events = list(train(recipe, tmp_path / "run"))
+        validations = [event for event in events if isinstance(event, Validation | Averaged)]
+        assert [set(event.structural) for event in validations] == [{"loss", "perplexity", "exact_match"}] * 3
+        assert all(event.structural["loss"] != event.loss for event in validations)
+        assert not any(event.structural for event in plain if isinstance(event, Validation | Averaged))
+        metrics = json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))
+        names = ["loss", "perplexity", "exact_match"]
+        assert list(metrics["validation"]) == [*names, *(f"structural_{name}" for name in names)]
+        card = (tmp_path / "run" / "README.md").read_text("utf-8")
+        assert "; held out: 30.00% for validation by structure, at most\n" in card
+        assert "; pairs held out for their structure: loss " in card
+        log = read_training_log(tmp_path / "run" / "log.jsonl")
+        assert log is not None and log.metric_names == ["exact_match", "structural_exact_match"]
+
+    def test_it_ranks_no_checkpoint(self, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        scores = iter([(1.0, 9.0), (2.0, 1.0)])  # of the validation set, which prefers the second, and of the structure
+
+        def validate(self: RecipeValidation, model: object) -> validation.ValidationScores:
+            score, structural = next(scores)
+            return validation.ValidationScores(1.0, 2.0, {}, score, structural={"loss": -structural})
+
+        monkeypatch.setattr(RecipeValidation, "__call__", validate)
+        changes = {"training.validate_every": 1, "training.steps": 2, "data.holdout.structure": 0.3}
+        events = list(train(tiny(changes), tmp_path / "run"))
+        assert [event.is_best for event in events if isinstance(event, Validation)] == [True, True]
+
+    def test_a_resumed_run_validates_on_the_same_pairs(self, tiny: Tiny, tmp_path: Path) -> None:
+        recipe = tiny({**self.CHANGES, "training.steps": 4, "data.holdout.structure": 0.3})
+        whole = [event for event in train(recipe, tmp_path / "whole") if isinstance(event, Validation)]
+        events = train(recipe, tmp_path / "run")
+        next(event for event in events if isinstance(event, Validation))
+        events.close()
+        rest = [event for event in train(recipe, tmp_path / "run", resume=True) if isinstance(event, Validation)]
+        assert rest[-1] == whole[-1] and rest[-1].structural
+
+    def test_few_of_its_sentences_are_searched(self, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(validation, "STRUCTURAL_SENTENCES", 3)
+        recipe = tiny({**self.CHANGES, "data.holdout.structure": 0.3})
+        validate = RecipeValidation(recipe, [Pair("1+1", "2")] * 5, prepare(recipe), torch.device("cpu"))
+        assert validate.structural is not None and validate.searched == 5 + 3
+        assert len(validate.structural.encoded) > 3
+
+    def test_a_corpus_without_structure_is_warned_of(self, tiny: Tiny) -> None:
+        recipe = tiny({**self.CHANGES, "data.holdout.structure": 0.0001})
+        with pytest.warns(WeftWarning, match=r"^data\.holdout\.structure: no pairs are held out; their combinations"):
+            validate = RecipeValidation(recipe, [Pair("1+1", "2")], prepare(recipe), torch.device("cpu"))
+        assert validate.structural is None and validate.searched == 1
 
 
 @pytest.mark.parametrize("loss", [math.inf, math.nan, 1000.0])

@@ -6,16 +6,19 @@ none of the others, as long as the shares stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.data.pairs import Pair, Row, RowError, text_hashes
 from weft.data.reading.blocks import Block
 from weft.data.reading.corpora import Corpus, Files
+from weft.data.structural_holdout import NO_CUT, StructuralCut, learn_cut
 
-Part = Literal["train", "valid", "test"]
+Part = Literal["train", "valid", "test", "structure"]
+"""structure: pairs that are held out for their structure (structural_holdout.py), not by a hash."""
 _KEY = b"weft split"
 _RANGE = 1 << 64
 
@@ -65,6 +68,7 @@ class BlockPart:
     block: Block
     part: Part
     shares: SplitShares
+    cut: StructuralCut = NO_CUT
 
     @property
     def name(self) -> str:
@@ -72,11 +76,43 @@ class BlockPart:
 
     def rows(self) -> Iterator[Row]:
         rows = list(self.block.rows())
-        parts = iter(parts_of((_split_text(row) for _, row in rows if not isinstance(row, RowError)), self.shares))
+        parts = iter(pair_parts([row for _, row in rows if not isinstance(row, RowError)], self.shares, self.cut))
         for number, row in rows:
             part = "train" if isinstance(row, RowError) else next(parts)
             if part == self.part:
                 yield number, row
+
+
+def pair_parts(pairs: Sequence[Pair], shares: SplitShares, cut: StructuralCut = NO_CUT) -> list[Part]:
+    """The part of each pair. What the cut holds out is neither trained nor validated on; the test part stays whole."""
+    parts = parts_of(map(_split_text, pairs), shares)
+    if cut == NO_CUT:
+        return parts
+    held_out = [part != "test" and cut.holds_out(pair) for part, pair in zip(parts, pairs, strict=True)]
+    return ["structure" if is_held_out else part for part, is_held_out in zip(parts, held_out, strict=True)]
+
+
+@dataclass(frozen=True)
+class StructuralHoldout:
+    """A share of the pairs of some corpora that is held out for its structure; the cut is learned when it is needed."""
+
+    corpora: tuple[Corpus, ...]
+    share: float
+    shares: SplitShares
+
+    @cached_property
+    def cut(self) -> StructuralCut:
+        """Learned from the pairs that are not in the test part."""
+        if not self.share:
+            return NO_CUT
+        return learn_cut(self._pairs(), self.share)
+
+    def _pairs(self) -> Iterator[Pair]:
+        for corpus in self.corpora:
+            for block in corpus.blocks():
+                pairs = [row for _, row in block.rows() if not isinstance(row, RowError)]
+                parts = pair_parts(pairs, self.shares)
+                yield from (pair for pair, part in zip(pairs, parts, strict=True) if part != "test")
 
 
 @dataclass(frozen=True)
@@ -86,9 +122,11 @@ class CorpusPart:
     corpus: Corpus
     part: Part
     shares: SplitShares
+    structural: StructuralHoldout | None = None
 
     def blocks(self) -> Iterator[BlockPart]:
-        return (BlockPart(block, self.part, self.shares) for block in self.corpus.blocks())
+        cut = NO_CUT if self.structural is None else self.structural.cut
+        return (BlockPart(block, self.part, self.shares, cut) for block in self.corpus.blocks())
 
     def files(self) -> list[Path]:
         return self.corpus.files()

@@ -22,6 +22,13 @@ class HoldoutSettings(Settings):
         "in place of data.valid",
     )
     test: float = Field(0.0, ge=0, lt=0.5, description="share of data.train that is held out for testing")
+    structure: float = Field(
+        0.0,
+        ge=0,
+        lt=0.5,
+        description="share of data.train, at most, that is held out for its structure: all pairs with some "
+        "combinations of source tokens, and those with the longest targets; validated beside the validation set",
+    )
 
 
 class DataSettings(Settings):
@@ -80,7 +87,7 @@ class DataSettings(Settings):
 
     @model_validator(mode="after")
     def _check_holdout(self) -> DataSettings:
-        for split in ("valid", "test"):
+        for split in ("valid", "test"):  # pairs of a structure have no files of their own
             if getattr(self.holdout, split) and getattr(self, split) is not None:
                 raise ValueError(f"data.holdout.{split}: data.{split} already names these pairs; leave out one of them")
         return self

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
 from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
-from weft.runs.weights import WeightsOrigin, resume_command
+from weft.runs.weights import STRUCTURAL, WeightsOrigin, resume_command
 from weft.text.tokenizer import Tokenizers
 
 
@@ -98,7 +98,7 @@ def _trained_part(recipe: Recipe) -> str:
 
 def _held_out(recipe: Recipe) -> str:
     """The shares of the data that were held out."""
-    purposes = {"valid": "validation", "test": "testing"}
+    purposes = {"valid": "validation", "test": "testing", "structure": "validation by structure, at most"}
     shares = {purposes[split]: share for split, share in recipe.data.holdout.model_dump().items() if share}
     text = " and ".join(f"{share:.2%} for {purpose}" for purpose, share in shares.items())
     return f"; held out: {text}" if text else ""
@@ -109,11 +109,16 @@ def _validation(status: TrainingStatus) -> str:
     weights, sample = status.weights, status.sample
     if weights.validation is None:
         return "never validated"
-    text = "validation " + ", ".join(f"{name} {value:.3f}" for name, value in weights.validation.items())
+    ordinary = [name for name in weights.validation if not name.startswith(STRUCTURAL)]
+    structural = [name for name in weights.validation if name.startswith(STRUCTURAL)]
+    text = "validation " + ", ".join(f"{name} {weights.validation[name]:.3f}" for name in ordinary)
     if weights.diverged:
         return f"{text}: training diverged"
     if sample is not None and sample[0] < sample[1]:
-        text += f" ({list(weights.validation)[-1]} on a sample of {sample[0]:,} of {sample[1]:,} sentences)"
+        text += f" ({ordinary[-1]} on a sample of {sample[0]:,} of {sample[1]:,} sentences)"
+    if structural:
+        numbers = (f"{name.removeprefix(STRUCTURAL)} {weights.validation[name]:.3f}" for name in structural)
+        text += f"; pairs held out for their structure: {', '.join(numbers)}"
     return text
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.runs.weights import STRUCTURAL
+
 MAX_LINE = 1 << 20
 """Characters of a line; a longer one is not an event."""
 
@@ -23,7 +25,7 @@ class LoggedStep(NamedTuple):
 
 
 class LoggedValidation(NamedTuple):
-    """A validation: the loss, and the metrics by name."""
+    """A validation: the loss, and the metrics by name; those of a structural holdout have names of their own."""
 
     step: int
     loss: float
@@ -77,6 +79,8 @@ def read_training_log(path: Path) -> TrainingLog | None:
                 steps.append(_step(event))
             elif kind == "validation":
                 numbers = {str(name): float(value) for name, value in event["metrics"].items()}
+                structural = event.get("structural", {})  # logs of earlier versions have none
+                numbers |= {f"{STRUCTURAL}{name}": float(structural[name]) for name in numbers if name in structural}
                 validations.append(LoggedValidation(int(event["step"]), float(event["loss"]), numbers))
             elif kind == "diagnosis":
                 finding = LoggedDiagnosis(int(event["step"]), str(event["kind"]), str(event["message"]))

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from weft.models.interface import Model
 
+STRUCTURAL = "structural_"
+"""Prefix of the names of numbers about the pairs that were held out for their structure (data.holdout.structure)."""
 FORMAT = 2
 """Version of the run folder. Format 1 had other names for parameters and settings."""
 
@@ -319,8 +321,9 @@ class WeightsOrigin(NamedTuple):
     steps: tuple[int, ...]
     """The step, or the steps of a mean."""
     validation: dict[str, float] | None = None
-    """Loss, perplexity and metric of these weights on the validation set; of weights that a validation should have
-    chosen and did not: of the last one, whose loss was not finite."""
+    """Loss, perplexity and metric of these weights on the validation set and, if there is one, on the structural
+    holdout (`STRUCTURAL`); of weights that a validation should have chosen and did not: of the last one, whose loss
+    was not finite."""
 
     def metadata(self) -> dict[str, str]:
         """The entries of the metadata of a safetensors file."""

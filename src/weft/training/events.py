@@ -110,6 +110,8 @@ class Validation(Event):
     """How many of these outputs reached the length limit."""
     sample: tuple[int, int] | None = None
     """How many sentences the metrics were computed on, and how many the validation set has."""
+    structural: dict[str, float] = field(default_factory=dict)
+    """Loss, perplexity and metrics of the pairs held out for their structure (data.holdout.structure), if there are."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ class Averaged(Event):
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether the mean is better than the best checkpoint, and becomes the model of the run in its place."""
+    structural: dict[str, float] = field(default_factory=dict)
+    """Loss, perplexity and metrics of the pairs held out for their structure (data.holdout.structure), if there are."""
 
 
 @dataclass(frozen=True)

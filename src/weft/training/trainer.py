@@ -374,7 +374,7 @@ class Trainer:
         if (is_best or self.settings.choose == "last") and self.workers.is_main:
             self._write_model(weights, progress.origin(self.settings), self.folder)
         progress.validation_sample = scores.sample
-        counts = (scores.outputs, scores.ended_by_length, scores.sample)
+        counts = (scores.outputs, scores.ended_by_length, scores.sample, scores.structural or {})
         return Validation(progress.step, scores.loss, scores.perplexity, scores.metrics, is_best, *counts)
 
     def _validate_mean(self) -> Averaged | None:
@@ -398,5 +398,5 @@ class Trainer:
         if self.workers.is_main:
             weights = mean if is_best else read_tensors(self.folder.best_file(best[0].step)).tensors
             self._write_model(weights, self.delivered, self.folder)
-        averaged = tuple(sorted(steps))
-        return Averaged(self.progress.step, averaged, scores.loss, scores.perplexity, scores.metrics, is_best)
+        numbers = scores.loss, scores.perplexity, scores.metrics, is_best, scores.structural or {}
+        return Averaged(self.progress.step, tuple(sorted(steps)), *numbers)

@@ -23,13 +23,16 @@ from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
 from weft.runs.out_of_memory import DividedWork, release_memory
-from weft.runs.weights import Tensors, load_weights, model_tensors
+from weft.runs.weights import STRUCTURAL, Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.inputs import is_within, max_tokens
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
+
+STRUCTURAL_SENTENCES = 200
+"""Pairs of the structural holdout that are searched for a metric, at most."""
 
 
 class ValidationScores(NamedTuple):
@@ -47,12 +50,15 @@ class ValidationScores(NamedTuple):
     """How many of these outputs reached the length limit."""
     sample: tuple[int, int] | None = None
     """How many sentences the metrics were computed on, and how many the validation set has."""
+    structural: dict[str, float] | None = None
+    """Loss, perplexity and metrics of the pairs held out for their structure, if any; they rank no checkpoint."""
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Loss, perplexity and metrics by name."""
+        """Loss, perplexity and metrics by name; then those of the structural holdout, by names of their own."""
         perplexity = {} if self.perplexity is None else {"perplexity": self.perplexity}
-        return {"loss": self.loss, **perplexity, **self.metrics}
+        structural = {f"{STRUCTURAL}{name}": value for name, value in (self.structural or {}).items()}
+        return {"loss": self.loss, **perplexity, **self.metrics, **structural}
 
 
 Validate = Callable[[Model], ValidationScores]
@@ -126,6 +132,29 @@ class RecipeValidation:
         items = self._translatable(GROUPINGS[recipe.evaluation.references](pairs))
         self.items = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
         self.sample = len(self.items.sources), len(items.sources)
+        self.structural = self._structural() if has_corpus(recipe, "structure") else None
+
+    def _structural(self) -> RecipeValidation | None:
+        """The validation of the pairs that are held out for their structure; if there are none, a warning."""
+        recipe = self.recipe
+        pairs = list(read_corpus(recipe, "structure"))
+        if not pairs:
+            warn("data.holdout.structure: no pairs are held out; their combinations and lengths do not recur")
+            return None
+        holdout = recipe.data.holdout.model_copy(update={"structure": 0.0})
+        sentences = min(recipe.training.valid_sentences, STRUCTURAL_SENTENCES)
+        changes = {
+            "data": recipe.data.model_copy(update={"holdout": holdout}),
+            "training": recipe.training.model_copy(update={"valid_sentences": sentences}),
+        }
+        return RecipeValidation(recipe.model_copy(update=changes), pairs, self.prepared, self.device)
+
+    @property
+    def searched(self) -> int:
+        """How many sentences a validation translates."""
+        if self.metric == "loss":
+            return 0
+        return len(self.items.sources) + (0 if self.structural is None else self.structural.searched)
 
     def _translatable(self, items: EvaluationItems) -> EvaluationItems:
         """The items without sources that are too long to be translated, which a warning counts."""
@@ -138,6 +167,10 @@ class RecipeValidation:
         return EvaluationItems(list(compress(items.sources, kept)), list(compress(items.references, kept)))
 
     def __call__(self, model: Model) -> ValidationScores:
+        scores = self._scores(model)
+        return scores if self.structural is None else scores._replace(structural=self.structural._scores(model).numbers)
+
+    def _scores(self, model: Model) -> ValidationScores:
         loss, per_token = self.loss(model)
         # not finite: the loss is infinite, NaN, or so large that its exponential overflows
         diverged = not math.isfinite(loss if per_token is None else per_token)

@@ -96,6 +96,65 @@ def test_lines_of_a_language_model_are_split_by_their_text(folder):
     assert sum(sizes) == 40 and min(sizes) > 2
 
 
+COMMANDS = [
+    (f"{verb} {way} {other}", " ".join([verb.upper()] * times))
+    for verb in ("walk", "run", "look", "jump")
+    for way in ("left", "right", "ahead")
+    for other in ("now", "soon", "later")
+    for times in range(1, 8)
+]
+
+
+class TestStructure:
+    """data.holdout.structure: pairs with held-out combinations or lengths, a part of their own."""
+
+    @pytest.fixture
+    def commands(self, tmp_path):
+        write_tsv(tmp_path / "commands.tsv", COMMANDS)
+        return tmp_path
+
+    @pytest.mark.parametrize("streaming", [False, True], ids=["memory", "stream"])
+    def test_every_pair_is_in_one_part_and_the_test_part_is_that_of_the_hash(self, commands, small_blocks, streaming):
+        recipe = recipe_of("commands.tsv", commands, holdout={**SHARES, "structure": 0.3}, streaming=streaming)
+        parts = {
+            part: {pair[:2] for pair in read_corpus(recipe, part)} for part in ("train", "valid", "test", "structure")
+        }
+        assert sum(map(len, parts.values())) == len(COMMANDS) and min(map(len, parts.values())) > 2
+        assert set.union(*parts.values()) == set(COMMANDS)
+        names = parts_of([source for source, _ in COMMANDS], SplitShares(**SHARES))
+        assert parts["test"] == {pair for pair, name in zip(COMMANDS, names, strict=True) if name == "test"}
+        if not streaming:
+            assert set(texts(prepare(recipe))) == parts["train"]
+
+    def test_several_corpora_have_one_cut(self, commands):
+        write_tsv(commands / "more.tsv", COMMANDS[::-1])
+        recipe = recipe_of(["commands.tsv", "more.tsv"], commands, holdout={"structure": 0.3})
+        held_out = [pair[:2] for pair in read_corpus(recipe, "structure")]
+        assert held_out and {*held_out}.isdisjoint(pair[:2] for pair in read_corpus(recipe, "train"))
+
+    def test_worker_processes_and_a_prepared_folder_have_the_same_part(self, commands, small_blocks):
+        alone, shared = (
+            recipe_of("commands.tsv", commands, holdout={"structure": 0.3}, workers=workers) for workers in (0, 2)
+        )
+        assert texts(prepare(alone)) == texts(prepare(shared))
+        stored = recipe_of("commands.tsv", commands, holdout={"structure": 0.3}, prepared="out")
+        assert texts(prepare(stored)) == texts(prepare(stored)) == texts(prepare(alone))
+        other = recipe_of("commands.tsv", commands, prepared="out")
+        assert "prepared with another data.holdout" in refusal(lambda: prepare(other))
+
+    def test_a_folder_prepared_before_there_was_this_setting_is_accepted(self, commands):
+        recipe = recipe_of("commands.tsv", commands, holdout=SHARES, prepared="out")
+        prepare(recipe)
+        about = json.loads((commands / "out" / "about.json").read_text("utf-8"))
+        assert set(about["made_of"]["data"]["holdout"]) == {"valid", "test"}
+
+    def test_a_built_in_corpus_has_one_too(self, tmp_path):
+        recipe = recipe_of("dates", tmp_path, holdout={"structure": 0.2}, train_size=200)
+        structure, train_pairs = (list(read_corpus(recipe, part)) for part in ("structure", "train"))
+        assert structure and len(structure) + len(train_pairs) == 200
+        assert has_corpus(recipe, "structure") and not has_corpus(recipe_of("dates", tmp_path), "structure")
+
+
 class TestRefused:
     def test_a_part_that_is_named_already(self, folder):
         with pytest.raises(RecipeError, match=r"^data\.holdout\.valid: data\.valid already names these pairs; leave"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from weft.pairs.profiling.relations import relate
@@ -69,3 +71,35 @@ def test_ratio_of_lengths_and_chance() -> None:
     assert relations.common_characters == pytest.approx(2 / 5) and relations.common_characters_by_chance == 0
     assert relate(["b", "a"], ["a", "b"]).copied_words_by_chance == 1, "those of the other half"
     assert relate([], []).length_ratio == 0
+
+
+class TestAligned:
+    """What the source character at a relative position tells of the target unit at the same position."""
+
+    SOURCES = tuple("".join(letters) for letters in product("abcd", repeat=4))
+
+    def test_a_transcription_follows_its_source(self) -> None:
+        relations = relate(self.SOURCES, [" ".join(source.upper()) for source in self.SOURCES])
+        assert relations.aligned == pytest.approx(1) and relations.units_per_character == 1
+
+    def test_reversed_letters_do_not(self) -> None:
+        relations = relate(self.SOURCES, [source[::-1] for source in self.SOURCES])
+        assert relations.aligned == pytest.approx(0, abs=0.01)
+
+    def test_a_letter_that_becomes_two_units(self) -> None:
+        doubled = [" ".join(2 * letter for letter in source) for source in self.SOURCES]
+        assert relate(self.SOURCES, [text.replace("", " ") for text in doubled]).units_per_character == 2
+        assert relate(self.SOURCES, [text.replace("", " ") for text in doubled]).aligned == pytest.approx(1)
+
+    def test_chance_is_that_of_other_pairs(self) -> None:
+        """Few pairs of many letters determine each other by chance."""
+        sources, targets = ["abcdefgh", "ijklmnop"], ["1 2 3 4 5 6 7 8", "8 7 6 5 4 3 2 1"]
+        relations = relate(sources, targets)
+        assert relations.aligned == relations.aligned_by_chance == pytest.approx(1)
+
+    def test_korean_syllables_are_two_or_three_letters(self) -> None:
+        assert relate(["가각"] * 2, ["k a k a k"] * 2).units_per_character == 1
+
+    def test_without_units_or_characters(self) -> None:
+        relations = relate(["", "a"], ["x", ""])
+        assert (relations.aligned, relations.aligned_by_chance) == (0, 0)

@@ -12,16 +12,20 @@ import pytest
 from fixtures.kinds_of_pairs import (
     Rows,
     answers,
+    commands,
     corrections,
+    forms,
+    phrases_of_syllables,
     sentences,
     shell_commands,
+    spellings,
     syllable,
     word,
     words_of_syllables,
 )
 from weft.data.columns.rows import PairInput
 from weft.pairs.profiling.profile import PairProfile, profile_pairs
-from weft.pairs.recommendation.kinds import find_task
+from weft.pairs.recommendation.kinds import find_task, is_transcription
 
 
 def profile_of(folder: Path, rows: Rows) -> PairProfile:
@@ -72,9 +76,10 @@ def test_answers(sampled: int, different: int, is_answer: bool, tmp_path: Path) 
 
 
 def test_words_of_syllables(tmp_path: Path) -> None:
-    """Those of Vietnamese have spaces inside; longer texts of syllables are sentences."""
+    """Those of Vietnamese have spaces inside; longer texts of syllables are sentences, unless they are transcribed."""
     assert find_task(profile_of(tmp_path, words_of_syllables(1_000))).kind == "spelling"
     profile = profile_of(tmp_path, words_of_syllables(1_000))
+    profile = replace(profile, relations=replace(profile.relations, aligned=0.0))
     for tokens in ({"median": 3}, {"p95": 5}):
         source = replace(profile.source, tokens=replace(profile.source.tokens, **tokens))
         assert find_task(replace(profile, source=source)).kind != "spelling"
@@ -83,10 +88,36 @@ def test_words_of_syllables(tmp_path: Path) -> None:
         assert (find_task(replace(profile, source=source)).kind == "spelling") == is_short
 
 
+def test_phrases_of_syllables_that_are_transcribed(tmp_path: Path) -> None:
+    """Up to 60 characters, and syllables of 7: no formal language, although the targets are symbols of a closed set."""
+    profile = profile_of(tmp_path, phrases_of_syllables(1_000))
+    task = find_task(profile)
+    assert (task.kind, task.source, task.target) == ("spelling", "character", "symbol")
+    assert "syllables of " in task.source_reason
+    relations, characters = profile.relations, profile.source.characters
+    assert relations.aligned - relations.aligned_by_chance > 0.4
+    for source, kind in (
+        (replace(profile.source, characters=replace(characters, p95=60)), "spelling"),
+        (replace(profile.source, characters=replace(characters, p95=61)), "formal"),
+        (replace(profile.source, token_characters=7.0), "spelling"),
+        (replace(profile.source, token_characters=7.1), "formal"),
+    ):
+        assert find_task(replace(profile, source=source)).kind == kind
+    unrelated = replace(relations, aligned=relations.aligned_by_chance + 0.19)
+    assert find_task(replace(profile, relations=unrelated)).kind == "formal"
+
+
+def test_commands_are_no_transcription(tmp_path: Path) -> None:
+    assert not is_transcription(profile_of(tmp_path, commands(1_000)))
+    assert not is_transcription(profile_of(tmp_path, forms(1_000))), "reversed"
+    assert is_transcription(profile_of(tmp_path, spellings(1_000)))
+
+
 @pytest.mark.parametrize(("single", "is_word"), [(0.91, True), (0.9, False), (0.5, False)])
 def test_single_words(single: float, is_word: bool, tmp_path: Path) -> None:
     """However long the longest texts are."""
     profile = profile_of(tmp_path, words_of_syllables(1_000))
+    profile = replace(profile, relations=replace(profile.relations, aligned=0.0))
     lengths = replace(profile.source.characters, p95=50)
     source = replace(profile.source, single=single, characters=lengths)
     assert (find_task(replace(profile, source=source)).source == "character") == is_word

@@ -39,6 +39,7 @@ def _described(model: dict[str, Any]) -> str:
     parts = [f"{encoder['kind']} {size}", f"dropout {model['dropout']}"]
     parts += ["hard"] if model.get("attention", {}).get("hard") == "first" else []
     parts += ["sparse"] if model.get("attention", {}).get("normalizer") == "entmax15" else []
+    parts += ["location"] if model.get("attention", {}).get("location") else []
     parts += ["feeding"] if decoder.get("input_feeding") else []
     parts += ["copy"] if model.get("copy") else []
     return ", ".join(parts)
@@ -47,6 +48,8 @@ def _described(model: dict[str, Any]) -> str:
 WORDS, PHONES, TEXT, SYMBOLS = ("character", "character"), ("character", "symbol"), ("bpe", "bpe"), ("symbol", "symbol")
 SPELLED = {"pairs": 2_999, "target.tokens.mean": 4.0}
 """Words of 8 characters become 4 symbols."""
+FOLLOWS = {"pairs": 8_000, "relations.aligned": 0.31, "relations.aligned_by_chance": 0.1}
+"""The units of a target follow the characters of its source."""
 SPARSE, HARD = "sparse, feeding", "gru 512 256, dropout 0.5, hard"
 LARGE, MEDIUM = "transformer 6+6 512 2048 8", "transformer 4+4 256 1024 4"
 
@@ -59,6 +62,14 @@ CASES: list[tuple[Kind, Any, dict[str, Any], str]] = [
     ("spelling", PHONES, SPELLED, HARD),
     ("spelling", WORDS, SPELLED, f"gru 256 128, dropout 0.4, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"pairs": 3_000}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"pairs": 20_000}, HARD),
+    ("spelling", WORDS, FOLLOWS | {"pairs": 20_000}, HARD),
+    ("spelling", PHONES, FOLLOWS | {"pairs": 20_001}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.aligned": 0.29}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.units_per_character": 0.4}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"relations.units_per_character": 2.1}, f"lstm 512 256, dropout 0.4, {SPARSE}"),
+    ("spelling", PHONES, FOLLOWS | {"source.digits": 0.41, "target.digits": 0.41},
+     f"lstm 512 256, dropout 0.1, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"source.tokens.median": 2}, HARD),
     ("spelling", PHONES, SPELLED | {"source.tokens.median": 3}, f"gru 256 128, dropout 0.4, {SPARSE}"),
     ("spelling", PHONES, SPELLED | {"target.tokens.mean": 3.9}, f"gru 256 128, dropout 0.4, {SPARSE}"),
@@ -90,7 +101,9 @@ CASES: list[tuple[Kind, Any, dict[str, Any], str]] = [
     ("formal", ("bpe", "symbol"), {"target.tokens.p95": 39}, "transformer 3+3 256 1024 4, dropout 0.3"),
     ("formal", ("bpe", "symbol"), {"target.tokens.p95": 40}, "transformer 3+3 256 1024 4, dropout 0.1"),
     ("copying", TEXT, {"target.tokens.p95": 40}, f"{MEDIUM}, dropout 0.3, copy"),
-    ("formal", SYMBOLS, {"source.spaced.size": 50}, "transformer 3+3 256 1024 4, dropout 0.1"),
+    ("formal", SYMBOLS, {"source.spaced.size": 50}, "gru 128 128, dropout 0.5, location"),
+    ("formal", SYMBOLS, {"source.tokens.p95": 20}, "gru 128 128, dropout 0.5, location"),
+    ("formal", SYMBOLS, {"source.tokens.p95": 21}, "transformer 3+3 256 1024 4, dropout 0.1"),
     ("formal", SYMBOLS, {"source.spaced.size": 51}, "transformer 3+3 256 1024 4, dropout 0.3"),
     ("formal", SYMBOLS, {"target.spaced.size": 51}, "transformer 3+3 256 1024 4, dropout 0.3"),
     ("correction", SYMBOLS, {}, f"{MEDIUM}, dropout 0.3"),
@@ -112,6 +125,14 @@ def test_on_a_cpu_words_get_a_smaller_model() -> None:
 def test_a_transformer_for_few_epochs_is_small_but_for_answers() -> None:
     assert _described(_model("text", TEXT, {}, "cpu", "8 min")) == "transformer 2+2 256 1024 4, dropout 0.1"
     assert _described(_model("answer", TEXT, {}, "cpu", "8 min")) == "transformer 3+1 128 512 4, dropout 0.1"
+
+
+def test_commands_may_become_twice_as_long_as_in_training() -> None:
+    profile = made_up_profile("symbols", "symbols", {"source.tokens.median": 7, "target.tokens.p99": 22})
+    tree = as_tree(choose_model(profile, Task("formal", "symbol", "symbol", "", "", ""), "cuda"))
+    assert tree["search"] == {"max_ratio": 7}
+    attention = {"score": "additive", "location": True, "placement": "before"}
+    assert tree["model"]["attention"] == attention and tree["model"]["tie"] == "target"
 
 
 def test_the_details_of_a_model() -> None:

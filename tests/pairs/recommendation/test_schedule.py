@@ -10,7 +10,7 @@ from fixtures.profiles import made_up_profile
 from weft.pairs.recommendation.choices import as_tree
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.kinds import Kind, Task, Unit
-from weft.pairs.recommendation.schedule import choose_training, epoch_tokens
+from weft.pairs.recommendation.schedule import PATIENCE, choose_training, epoch_tokens
 
 TRANSFORMER = {"encoder": {"kind": "transformer", "hidden": 256}, "dropout": 0.3}
 RECURRENT = {
@@ -98,9 +98,9 @@ def test_the_tokens_of_a_batch(kind: Kind, device: Device, tokens: int, batch: i
         ("text", 50_001, 2_048 * 73, {}, 2_200),
         ("text", 50_000, 2_048 * 73, {"targets_per_source": 2.9}, 5_800),
         ("text", 9_000, 4_096 * 100, {"targets_per_source": 3.0}, 2_500),
-        ("formal", 9_999, 512 * 20, {}, 4_000),
-        ("formal", 10_000, 512 * 60, {}, 4_800),
-        ("formal", 9_999, 512 * 60, {}, 6_000),
+        ("formal", 9_999, 512 * 20, {}, 8_000),
+        ("formal", 10_000, 512 * 60, {}, 9_600),
+        ("formal", 9_999, 512 * 60, {}, 12_000),
         ("summary", 9_000, 512 * 10, {}, 2_000),
         ("summary", 20_000, 8_192 * 400, {}, 3_200),
         ("inflection", 9_000, 1_024 * 40, {}, 4_000),
@@ -110,7 +110,7 @@ def test_the_tokens_of_a_batch(kind: Kind, device: Device, tokens: int, batch: i
         ("text", 9_000, 4_096 * 400, {}, 10_000),
         ("text", 9_000, 2_000_000, {}, 10_000),
         ("text", 9_000, 8_192 * 800, {}, 12_000),
-        ("formal", 9_000, 2_000_000, {}, 6_000),
+        ("formal", 9_000, 2_000_000, {}, 12_000),
         ("formal", 9_000, 8_192 * 300, {}, 12_000),
         ("text", 9_000, 8_192 * 3_000, {}, 15_000),
         ("text", 9_000, 8_192 * 30_000, {}, 100_000),
@@ -194,13 +194,28 @@ def test_the_metric(kind: Kind, units: tuple[Unit, Unit], changes: dict[str, Any
     grouped = tree["evaluation"].get("references") == "grouped"
     assert grouped == (changes.get("targets_per_source", 1.0) >= 2)
     assert tree["search"] == ({"kind": "greedy"} if kind == "answer" else {"size": 5})
-    assert tree["training"]["label_smoothing"] == (0.0 if kind in ("answer", "copying") else 0.1)
+    assert tree["training"]["label_smoothing"] == (0.0 if kind in ("answer", "copying", "formal") else 0.1)
 
 
 @pytest.mark.parametrize("kind", ["formal", "copying"])
 def test_the_metric_of_formal_language(kind: Kind) -> None:
     tree = _trained(kind, {}, units=("word", "word"), is_formal=True)
     assert tree["evaluation"] == {"metrics": ["token_match", "token_match@5"]}
+
+
+def test_formal_language_is_trained_to_the_end_without_label_smoothing() -> None:
+    """Validation pairs are like the training pairs: they say nothing about new combinations."""
+    profile = made_up_profile("symbols", "symbols")
+    for kind, patience in (("formal", 0), ("text", PATIENCE), ("copying", PATIENCE), ("answer", PATIENCE)):
+        task = Task(kind, "symbol", "symbol", "", "", "", is_formal=kind == "formal")  # type: ignore[arg-type]
+        choices = choose_training(profile, task, {"model": TRANSFORMER}, "cuda")
+        assert as_tree(choices)["training"]["patience"] == patience
+        lines = {choice.topic: choice.line() for choice in choices}
+        assert lines["steps"].startswith("steps: up to ") == (patience > 0)
+        if kind == "formal":
+            reason = "one right output; smoothing costs new combinations of symbols"
+            assert lines["label smoothing"] == f"label smoothing: 0.0 ({reason})"
+            assert "new combinations are learned after the validation pairs" in lines["steps"]
 
 
 def test_fewer_sentences_are_validated_on_a_cpu() -> None:

@@ -48,6 +48,22 @@ def test_one_source(tmp_path: Path) -> None:
     assert data["valid"] == data["train"] and "holdout" not in data
 
 
+@pytest.mark.parametrize(("copies", "share"), [(9, 0.0625), (10, 0.0625), (30, 0.03125), (300, 0.03125)])
+def test_a_frequent_source_is_trained_on(copies: int, share: float, tmp_path: Path) -> None:
+    """One with a tenth of the held-out pairs, such as the 2,188 pairs "turn left" of a part of SCAN."""
+    rows = [(f"source {number}", "x") for number in range(2_000)] + [("turn left", "x")] * copies
+    (tmp_path / "test.tsv").write_text("a\tb\n")
+    choices = _choices(tmp_path / "a.tsv", rows, test=PairInput(str(tmp_path / "test.tsv")))
+    assert as_tree(choices)["data"]["holdout"] == {"valid": share}
+    assert parts_of(["turn left"], SplitShares(0.0625, 0.0)) == ["valid"]
+
+
+def test_frequent_sources_all_over_leave_the_shares_alone(tmp_path: Path) -> None:
+    rows = [(f"source {number % 50}", f"x{number}") for number in range(2_000)]
+    data = as_tree(_choices(tmp_path / "a.tsv", rows))["data"]
+    assert data["holdout"] == {"valid": 0.0625, "test": 0.0625}
+
+
 def test_what_is_given_is_not_held_out(tmp_path: Path) -> None:
     rows = [(f"source {number}", "x") for number in range(100)]
     (tmp_path / "valid.tsv").write_text("a\tb\n")

@@ -62,7 +62,7 @@ def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "start": ready - STARTED + measured.startup,
         "step": measured.step,
-        "validation": measured.validation(len(validation.items.sources) if translates else 0),
+        "validation": measured.validation(validation.searched),
     }
 
 

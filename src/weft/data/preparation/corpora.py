@@ -18,7 +18,7 @@ from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_
 from weft.data.preparation.recorded_files import check_recorded
 from weft.data.reading import corpora
 from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
-from weft.data.splitting import CorpusPart, Part, SplitShares
+from weft.data.splitting import CorpusPart, Part, SplitShares, StructuralHoldout
 from weft.errors import DataError, WeftError, nearest
 from weft.recipe import Recipe
 from weft.recipe.corpus import (
@@ -88,16 +88,17 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     Of the recipe of a run, only files that the run was trained with are accepted (recorded_files.py).
     """
     data = recipe.data
-    value = getattr(data, split)
+    value = getattr(data, split, None)
     if value is None and isinstance(data.train, str) and data.train in tasks.TASKS:
         value = data.train
     if value is None and _is_held_out(recipe, split):
         value = data.train
     if value is None:
         raise DataError(f"data.{split}: the recipe names no {split} pairs; set data.{split}, or give a file")
-    entries = [_find(recipe, split, item, allow_missing=allow_missing) for item in as_list(value)]
+    named = "train" if split == "structure" else split  # the pairs of a structure are always training pairs
+    entries = [_find(recipe, named, item, allow_missing=allow_missing) for item in as_list(value)]
     corpora.check_standard_input(entry.corpus for entry in entries)
-    if (run := recipe.run_of(split if getattr(data, split) is not None else "train")) is not None:
+    if (run := recipe.run_of(split if getattr(data, split, None) is not None else "train")) is not None:
         check_recorded(run, split, entries)
     return _split(recipe, split, entries)
 
@@ -109,20 +110,24 @@ def _is_held_out(recipe: Recipe, split: str) -> bool:
 
 def _split(recipe: Recipe, split: str, entries: list[CorpusEntry]) -> list[CorpusEntry]:
     """The part of the corpora that data.holdout gives to this split; built-in corpora have their own splits."""
-    shares = SplitShares(recipe.data.holdout.valid, recipe.data.holdout.test)
-    if not any(shares) or not (split == "train" or _is_held_out(recipe, split)):
+    holdout = recipe.data.holdout
+    shares = SplitShares(holdout.valid, holdout.test)
+    if not (any(shares) or holdout.structure) or not (split == "train" or _is_held_out(recipe, split)):
         return entries
     generated = next((entry.name for entry in entries if isinstance(entry.corpus, TaskCorpus)), None)
-    if generated is not None:
+    if generated is not None and any(shares):
         raise DataError(f"data.holdout: the built-in corpus {generated!r} has validation and test pairs; leave it out")
     part = cast("Part", split)
-    return [entry._replace(corpus=CorpusPart(entry.corpus, part, shares)) for entry in entries]
+    structural = StructuralHoldout(tuple(entry.corpus for entry in entries), holdout.structure, shares)
+    return [entry._replace(corpus=CorpusPart(entry.corpus, part, shares, structural)) for entry in entries]
 
 
 def has_corpus(recipe: Recipe, split: str) -> bool:
     """Whether a recipe says where a split comes from."""
     train = recipe.data.train
     is_generated = isinstance(train, str) and train in tasks.TASKS
+    if split == "structure":
+        return _is_held_out(recipe, split)
     return getattr(recipe.data, split) is not None or is_generated or _is_held_out(recipe, split)
 
 

@@ -245,7 +245,8 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
     relevant |= {"train_size", "options"} if generated else set()
     data = recipe.data.model_dump(mode="json", include=relevant)
     if any(recipe.data.holdout.model_dump().values()):
-        data["holdout"] = recipe.data.holdout.model_dump(mode="json")
+        unset = set() if recipe.data.holdout.structure else {"structure"}  # folders of earlier versions have none
+        data["holdout"] = recipe.data.holdout.model_dump(mode="json", exclude=unset)
     data["train"] = [entry.settings.model_dump(mode="json", exclude=MIXING_SETTINGS) for entry in entries]
     files = [path for entry in entries for path in corpus_files(entry)]
     names = [recipe.tokenizer.file, recipe.tokenizer.target_file]

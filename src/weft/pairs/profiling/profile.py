@@ -13,6 +13,7 @@ from weft.data.columns.rows import READ_BYTES, PairInput, RowCount, RowStream, T
 from weft.data.reading.delimited import column_names
 from weft.data.reading.links import is_links
 from weft.errors import DataError, column_phrase, plural
+from weft.pairs.profiling.differences import PartDifferences, TrainedStructures
 from weft.pairs.profiling.relations import Relations, relate
 from weft.pairs.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.pairs.profiling.sides import SideProfile, profile_side
@@ -52,6 +53,10 @@ class PairProfile:
     """Of the validation and the test part, where they are given: the share of pairs whose source is trained on."""
     part_errors: dict[str, str] = field(default_factory=dict)
     """Of the same parts, where rows cannot be read: how many, and the first error."""
+    differences: dict[str, PartDifferences] = field(default_factory=dict)
+    """Of the same parts: how their pairs differ from the training pairs, if every row of these was looked at."""
+    structures: TrainedStructures | None = None
+    """Of the pairs; None where nothing is compared with them."""
 
     @property
     def pairs(self) -> int:
@@ -70,20 +75,24 @@ class PairProfile:
 
     def record(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "sources"}
+        record = asdict(replace(self, structures=None))
+        return {name: value for name, value in record.items() if name not in ("sources", "structures")}
 
 
 def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | None = None) -> PairProfile:
     """The profile of the training pairs, and what the other parts share with them; all are bounded samples."""
-    profile = profile_pairs(parts["train"], columns=columns)
-    overlaps, errors = {}, {}
+    profile = profile_pairs(parts["train"], columns=columns, compared=len(parts) > 1)
+    structures = profile.structures if profile.is_complete else None
+    overlaps, errors, differences = {}, {}, {}
     for part, pair_input in parts.items():
         if part != "train":
             stream, samples = _sample_part(pair_input, profile.columns)
             overlaps[part] = profile.sources.overlap(samples.by_source)
+            if structures is not None:
+                differences[part] = structures.differences(samples.even.pairs)
             if bad_rows := stream.bad_rows + samples.bad:
                 errors[part] = left_out(bad_rows, stream.first_error or samples.first_error)
-    return replace(profile, overlaps=overlaps, part_errors=errors)
+    return replace(profile, overlaps=overlaps, part_errors=errors, differences=differences, structures=None)
 
 
 def left_out(bad_rows: int, first_error: str | None) -> str:
@@ -93,11 +102,16 @@ def left_out(bad_rows: int, first_error: str | None) -> str:
 
 
 def profile_pairs(
-    pair_input: PairInput, *, columns: tuple[str, str] | None = None, read_bytes: int = READ_BYTES
+    pair_input: PairInput,
+    *,
+    columns: tuple[str, str] | None = None,
+    read_bytes: int = READ_BYTES,
+    compared: bool = False,
 ) -> PairProfile:
     """The profile of an input, from a sample that is bounded whatever the input's size.
 
     ``columns``: the source and the target column of a table, by name or number; not given: they are found.
+    ``compared``: whether other pairs will be compared with these, for which their structures are counted.
     """
     stream = RowStream(pair_input, read_bytes)
     rows = iter(stream)
@@ -108,14 +122,13 @@ def profile_pairs(
         first += more
     _check_encoding(stream, len(first))
     layout = layout_of(stream, first, columns)
-    samples = _sample(stream, layout, first, rows)
-    return _profile(stream, samples)
+    samples = _Samples(layout, pair_input.format, structures=TrainedStructures() if compared else None)
+    return _profile(stream, _sample(stream, samples, first, rows))
 
 
-def _sample(stream: RowStream, layout: ColumnLayout, first: list[TableRow], rows: Iterator[TableRow]) -> _Samples:
-    """Samples of the rows of a stream, below the header; few good ones among bad ones are refused."""
-    samples = _Samples(layout, stream.input.format)
-    body = list(_body(first, layout))
+def _sample(stream: RowStream, samples: _Samples, first: list[TableRow], rows: Iterator[TableRow]) -> _Samples:
+    """The samples, filled with the rows of a stream below the header; few good ones among bad ones are refused."""
+    body = list(_body(first, samples.columns))
     for row in chain(body, rows):
         samples.add(row)
     stream.count.rows -= len(first) - len(body)
@@ -149,7 +162,7 @@ def _sample_part(pair_input: PairInput, columns: ColumnLayout) -> tuple[RowStrea
     else:
         header = tuple(column_names(texts[0].texts()))
         layout = replace(columns.in_table(header, f"{texts[0].file}:{texts[0].number}"), header=header)
-    return stream, _sample(stream, layout, first, rows)
+    return stream, _sample(stream, _Samples(layout, pair_input.format), first, rows)
 
 
 @dataclass
@@ -160,6 +173,7 @@ class _Samples:
     format: str
     even: EvenSample = field(default_factory=EvenSample)
     by_source: SourceSample = field(default_factory=SourceSample)
+    structures: TrainedStructures | None = None
     features: list[list[str]] = field(default_factory=list)
     """The cells of the columns of features in the first rows."""
     blank: int = 0
@@ -192,6 +206,8 @@ class _Samples:
             self.blank += 1
             return
         self.even.add(source, target)
+        if self.structures is not None:
+            self.structures.add(source, target)
         self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
         if columns.features and len(self.features) < SAMPLE_PAIRS:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
@@ -262,6 +278,7 @@ def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
         looks_swapped=is_symbols(source) and target.single > 0.95 and target.token_characters > 2,
         rows_read=samples.rows,
         sources=by_source,
+        structures=samples.structures,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
+from unicodedata import normalize
 
 from weft.text.string_distance import common_subsequence
 from weft.text.word_splitting import words
@@ -37,6 +39,13 @@ class Relations:
     """The share of pairs whose sides are equal."""
     length_ratio: float
     """Target characters per source character."""
+    aligned: float = 0.0
+    """How far the source character at a relative position determines the target unit at the same position: their mutual
+    information as a share of the unit's entropy. High for transcriptions, whatever the scripts, and near its chance
+    level if units move. Units are what is between spaces or, in targets of one or two tokens, characters."""
+    aligned_by_chance: float = 0.0
+    units_per_character: float = 1.0
+    """Target units per source character, a Korean syllable being two or three."""
 
 
 def relate(sources: Sequence[str], targets: Sequence[str]) -> Relations:
@@ -50,6 +59,9 @@ def relate(sources: Sequence[str], targets: Sequence[str]) -> Relations:
     rare = [[word for word in text if frequencies[word] <= RARE] for text in target_words]
     every = max(1, len(sources) // COMPARED_PAIRS)
     chosen = range(0, len(sources), every)
+    letters = [_letters(sources[index]) for index in chosen]
+    units = _units([targets[index] for index in chosen])
+    middle = len(letters) // 2
     return Relations(
         copied_words=_contained(target_words, source_words),
         copied_words_by_chance=_contained(target_words, [*source_words[half:], *source_words[:half]]),
@@ -60,12 +72,47 @@ def relate(sources: Sequence[str], targets: Sequence[str]) -> Relations:
         common_characters_by_chance=_common([shifted[index] for index in chosen], [targets[index] for index in chosen]),
         identical=sum(source == target for source, target in zip(sources, targets, strict=True)) / count,
         length_ratio=sum(map(len, targets)) / max(1, sum(map(len, sources))),
+        aligned=_aligned(letters, units),
+        aligned_by_chance=_aligned([*letters[middle:], *letters[:middle]], units),
+        units_per_character=sum(map(len, units)) / max(1, sum(map(len, letters))),
     )
 
 
 def _content(text: str) -> list[str]:
     """The words of a text that have a letter or a digit."""
     return [word for word in words(text[: 20 * COMPARED_CHARACTERS]) if any(map(str.isalnum, word))]
+
+
+def _letters(text: str) -> str:
+    """The characters of a text that are not white space; Korean syllables are decomposed, as their tokenizer does."""
+    characters = "".join(text[:COMPARED_CHARACTERS].split())
+    return "".join(normalize("NFD", letter) if "가" <= letter <= "힣" else letter for letter in characters)
+
+
+def _units(texts: Sequence[str]) -> list[Sequence[str]]:
+    spaced = [text[: 4 * COMPARED_CHARACTERS].split()[:COMPARED_CHARACTERS] for text in texts]
+    if spaced and sorted(map(len, spaced))[len(spaced) // 2] > 2:
+        return [*spaced]
+    return ["".join(tokens)[:COMPARED_CHARACTERS] for tokens in spaced]
+
+
+def _aligned(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> float:
+    """I(X; Y) / H(Y) of a target unit Y at position k of m and the source character X at position ⌊(k + ½) n / m⌋."""
+    joint: Counter[tuple[str, str]] = Counter()
+    for source, target in zip(sources, targets, strict=True):
+        n, m = len(source), len(target)
+        joint.update((source[(2 * k + 1) * n // (2 * m)], unit) for k, unit in enumerate(target) if n)
+    total = joint.total()
+    characters, units = Counter[str](), Counter[str]()
+    for (character, unit), count in joint.items():
+        characters[character] += count
+        units[unit] += count
+    entropy = sum(count / total * log(total / count) for count in units.values())
+    information = sum(
+        count / total * log(count * total / (characters[character] * units[unit]))
+        for (character, unit), count in joint.items()
+    )
+    return information / entropy if entropy else 0.0
 
 
 def _contained(parts: Sequence[Sequence[str]], wholes: Sequence[Sequence[str]]) -> float:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, is_transcription
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
+HARD_WORDS = 20_000
+"""Pairs of words up to which hard attention is better than soft where targets follow their sources."""
 FEW_SENTENCES = 5_000
 """Pairs of sentences below which a recurrent network is better than a Transformer."""
 TINY_VOCABULARY = 50
 """Symbols that languages made by rules have at most on each side."""
+COMMAND_TOKENS = 20
+"""Tokens of most sources of such a language for which a recurrent network with location attention is chosen."""
 LONG_TARGETS = 40
 """Tokens of a long target: much to learn from each pair."""
 SMALL = (2, 2), 256, 1024, 4
@@ -37,6 +42,8 @@ def choose_model(profile: PairProfile, task: Task, device: Device, few_epochs: s
         return _spelling(profile, task, device)
     if task.kind == "summary":
         return _summary(profile)
+    if _has_strict_rules(profile, task) and profile.source.tokens.p95 <= COMMAND_TOKENS:
+        return _commands(profile)
     if task.kind == "text" and profile.pairs < FEW_SENTENCES:
         reason = f"{profile.pairs:,} pairs are few for a Transformer"
         feeding = {"model.decoder.input_feeding": True}
@@ -95,13 +102,15 @@ def _kept_characters(profile: PairProfile) -> float:
 
 def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     pairs, few = profile.pairs, profile.pairs < FEW_WORDS
-    if few and _is_transcription(profile, task):
+    are_numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
+    if pairs <= HARD_WORDS and not are_numbers and (is_transcription(profile) or (few and _is_spelled(profile, task))):
         hidden = 512 if device == "cuda" else 256
+        number = f"{'only ' * few}{plural(pairs, 'pair')}"
         reason = "a transcription follows the spelling"
         return [
-            Choice("model", f"GRU {hidden}", f"only {plural(pairs, 'pair')}", recurrent("gru", hidden, hidden // 2)),
+            Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
-            Choice("dropout", "0.5", f"only {plural(pairs, 'pair')}", {"model.dropout": 0.5}),
+            Choice("dropout", "0.5", f"{number} of words, soon learned by heart", {"model.dropout": 0.5}),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
@@ -111,13 +120,13 @@ def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     attention: dict[str, Any] = {"model.decoder.input_feeding": True, "model.attention.score": "general"}
     attention["model.attention.normalizer"] = "entmax15"
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
-    if min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS:
+    if are_numbers:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
     reason = "words are short and soon learned by heart"
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
-def _is_transcription(profile: PairProfile, task: Task) -> bool:
+def _is_spelled(profile: PairProfile, task: Task) -> bool:
     """Whether words become about as many symbols, such as phones, as they have characters."""
     symbols = profile.target.tokens.mean / max(1.0, profile.source.characters.mean)
     return task.target == "symbol" and profile.source.tokens.median <= 2 and 0.5 <= symbols <= 2
@@ -138,6 +147,23 @@ def _summary(profile: PairProfile) -> list[Choice]:
         Choice("model", model, f"{profile.pairs:,} pairs; nothing is said twice", settings),
         Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True}),
         Choice("dropout", "0.3", f"{profile.pairs:,} pairs", {"model.dropout": 0.3}),
+    ]
+
+
+def _commands(profile: PairProfile) -> list[Choice]:
+    """Location attention goes on from where it was: outputs longer than those of training are within its reach."""
+    symbols = max(profile.source.spaced.size, profile.target.spaced.size)
+    location = {"model.attention.score": "additive", "model.attention.location": True}
+    location["model.attention.placement"] = "before"
+    network = {**recurrent("gru", 128, 128), "model.tie": "target"}
+    ratio = max(2, math.ceil(2 * profile.target.tokens.p99 / max(1, profile.source.tokens.median)))
+    return [
+        Choice("model", "GRU 128", f"commands of at most {symbols} symbols: strict rules", network),
+        Choice("attention", "by location", "it moves on from its last position, at any length", location),
+        Choice("dropout", "0.5", "rules, not pairs, are to be learned", {"model.dropout": 0.5}),
+        Choice(
+            "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}
+        ),
     ]
 
 

@@ -14,12 +14,14 @@ VALIDATIONS = 20
 PATIENCE = 10
 """Validations without improvement; half of them, as the cosine schedule improves most towards its end."""
 MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
-FORMAL_STEPS = 6_000
-"""For formal languages, which are learned sooner or not at all."""
+FORMAL_STEPS = 12_000
+"""For formal languages: training pairs are learned sooner, but new combinations of their symbols are not."""
 LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
 """Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
+LOCATION_RATE = 0.002
+"""Learning rate of the small recurrent network with location attention."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
@@ -49,11 +51,12 @@ def choose_training(
     warmup = min(max(50, steps // 10), 2_000, steps // 4)
     settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
     settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}
-    settings |= {"training.patience": PATIENCE, "training.average": 5}
+    settings |= {"training.patience": 0 if task.kind == "formal" else PATIENCE, "training.average": 5}
+    settings |= _delivered(task)
     schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
         Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
-        Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings),
+        _duration(task, steps, reason, settings),
         Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup:,} steps", schedule),
         _smoothing(task),
         _metric(profile, task, device),
@@ -61,8 +64,24 @@ def choose_training(
     if task.kind == "answer":
         choices.append(Choice("search", "greedy", "one token decides", {"search.kind": "greedy"}))
     else:
-        choices.append(Choice("search", "beam of 5", "the length limit is learned from the pairs", {"search.size": 5}))
+        reason = "the usual size" if "search" in tree else "the length limit is learned from the pairs"
+        choices.append(Choice("search", "beam of 5", reason, {"search.size": 5}))
     return choices
+
+
+def _duration(task: Task, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
+    """How long to train; formal languages to the end, as validation pairs are soon right, and new structures later."""
+    if settings["training.patience"]:
+        return Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings)
+    return Choice("steps", f"{steps:,}", f"{reason}; new combinations are learned after the validation pairs", settings)
+
+
+def _delivered(task: Task) -> dict[str, Any]:
+    """Which weights a run delivers, where that is not the best on validation: the place of ``training.choose``.
+
+    Formal languages: those of the last step, since validation pairs like the training pairs cannot tell them apart.
+    """
+    return {}
 
 
 def epoch_tokens(profile: PairProfile, task: Task) -> int:
@@ -114,7 +133,7 @@ def _epochs(profile: PairProfile, task: Task) -> int:
     if task.kind == "spelling":
         return 80 if profile.pairs < 20_000 else 40
     if task.kind == "formal":
-        return 200 if profile.pairs < 10_000 else 80
+        return 400 if profile.pairs < 10_000 else 160
     if profile.targets_per_source >= 3:
         return 25
     return 80 if profile.pairs <= 50_000 else 30
@@ -123,13 +142,14 @@ def _epochs(profile: PairProfile, task: Task) -> int:
 def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
     encoder = tree["model"]["encoder"]
     if encoder["kind"] != "transformer":
-        return 0.001
+        return LOCATION_RATE if tree["model"].get("attention", {}).get("location") else 0.001
     rate = 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
     return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
 
 def _smoothing(task: Task) -> Choice:
-    exceptions = {"answer": "one right answer", "copying": "what is copied is certain"}
+    exceptions: dict[str, str] = {"answer": "one right answer", "copying": "what is copied is certain"}
+    exceptions["formal"] = "one right output; smoothing costs new combinations of symbols"
     value, reason = (0.0, exceptions[task.kind]) if task.kind in exceptions else (0.1, "the usual amount")
     return Choice("label smoothing", str(value), reason, {"training.label_smoothing": value})
 

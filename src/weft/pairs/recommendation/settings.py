@@ -87,6 +87,8 @@ def _warnings(profile: PairProfile) -> list[str]:
             warnings.append(
                 f"{share:.0%} of the {NAMES[part]} have a source that is trained on; scores will be too good"
             )
+    for part, differences in profile.differences.items():
+        warnings += differences.lines(NAMES[part])
     if profile.duplicates > 0.05:
         warnings.append(f"{profile.duplicates:.0%} of the pairs are duplicates")
     if profile.blank > 0:

@@ -19,6 +19,10 @@ FEW_PAIRS, MIN_PART = 20, 5
 """A part gets at least one pair in `FEW_PAIRS`, but `MIN_PART` pairs are always enough."""
 MAX_SHARE = 0.25
 """The largest share of few pairs that is held out for a part."""
+FREQUENT_SHARE, FREQUENT_PAIRS = 0.1, 10
+"""A source with more than this share of the pairs that are held out, and as many pairs, is better trained on."""
+MAX_HALVINGS = 2
+"""How often shares are halved for that."""
 MIN_SOURCES = 10
 """With fewer different sources than this, the reason counts sources, not pairs."""
 NAMES = {"valid": "validation pairs", "test": "test pairs"}
@@ -80,10 +84,29 @@ def find_shares(profile: PairProfile, *, valid: bool, test: bool) -> SplitShares
             if profile.is_complete and larger != shares:
                 shares = larger
             elif sizes["train"]:
-                return shares
+                return _without_frequent(profile, shares)
             else:
                 break
     return SplitShares(0.0, 0.0)
+
+
+def _without_frequent(profile: PairProfile, shares: SplitShares) -> SplitShares:
+    """Smaller shares that do not hold out a source with many of the pairs: it would be the part, and never trained on.
+
+    Shares only grow from the beginning of the range of hashes, so that smaller ones hold out the same pairs or none.
+    """
+    smaller = shares
+    for _ in range(MAX_HALVINGS + 1):
+        held_out = [
+            len(targets)
+            for source_hash, targets in profile.sources.targets.items()
+            if smaller.part_of(source_hash) != "train"
+        ]
+        most = max(held_out, default=0)
+        if most < FREQUENT_PAIRS or most <= FREQUENT_SHARE * sum(held_out):
+            return smaller
+        smaller = SplitShares(smaller.valid / 2, smaller.test / 2)
+    return shares
 
 
 def _split(profile: PairProfile, shares: SplitShares) -> list[Choice]:

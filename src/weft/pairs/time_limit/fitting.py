@@ -35,7 +35,7 @@ def fit_run(run: NewRun, limit: TimeLimit) -> FittedRun:
     measured = Measured(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
     speed = measure(measured, seconds=seconds, translates=translates)
-    sentences = None if validation is None else 0 if validation.metric == "loss" else len(validation.items.sources)
+    sentences = None if validation is None else validation.searched
     evaluation, test_items = _evaluation(recipe, speed, validation, limit)
     fitted = fit_settings(settings, speed, limit.remaining() - evaluation, sentences)
     _check_corpora(recipe, fitted.settings.steps)

@@ -155,6 +155,47 @@ class TestShow:
         assert refusal("data", "show", *asked).startswith(message)
 
 
+class TestDifferences:
+    """What ``weft data show`` says of test pairs that differ from the training pairs."""
+
+    @pytest.fixture
+    def commands(self, folder):
+        (folder / "commands").mkdir()
+        sources = [f"{verb} {way} now{more}" for verb in "abc" for way in "xyz" for more in ("", " now")]
+        rows = [f"{source}\tx y\n" for source in (*sources, "d now", "d now now")]
+        (folder / "commands" / "train.tsv").write_text("".join(rows), "utf-8")
+        (folder / "commands" / "valid.tsv").write_text("a x now\ta x\n", "utf-8")
+        (folder / "commands" / "test.tsv").write_text("d x\td x\nd y\td y d y\na q\ta\nb\tb\n", "utf-8")
+        return "commands"
+
+    def test_of_a_folder(self, command, commands):
+        lines = command("data", "show", commands, "--samples", 0).stdout.splitlines()
+        assert lines[-4:] == [
+            "",
+            "25% of the test pairs have a longer target than any training pair (up to 4 tokens, in training 2)",
+            "25% of the test pairs have a source token that is not trained on (such as 'q'; 0% by chance)",
+            "50% of the test pairs have a new combination of known source tokens (such as 'd x'; 5% by chance)",
+        ]
+
+    def test_as_json(self, command, commands):
+        *_, record = said_as_json(command("data", "show", commands, "--json"))
+        assert set(record["differences"]) == {"valid", "test"}
+        assert record["differences"]["test"]["longer_targets"] == {"share": 0.25, "longest": 4, "longest_trained": 2}
+        assert record["differences"]["test"]["new_tokens"]["example"] == "q"
+
+    def test_of_a_recipe_whose_test_file_is_missing(self, command, folder, commands):
+        recipe = RECIPE.replace('train = ["pairs.tsv", {', 'test = "none.tsv"\ntrain = ["pairs.tsv", {')
+        (folder / "recipe.toml").write_text(recipe, "utf-8")
+        assert "test pairs" not in command("data", "show", "recipe.toml").stdout
+
+    def test_other_splits_are_not_compared(self, command, commands):
+        assert "test pairs" not in command("data", "show", commands, "--split", "test").stdout
+
+    def test_training_warns_of_them(self, command, commands):
+        said = command("data", "recommend", commands).stdout
+        assert "# warning: 25% of the test pairs have a longer target than any training pair" in said
+
+
 class TestCheck:
     def test_counts_add_up(self, command):
         first, second = said_as_json(command("data", "check", "recipe.toml", "--json"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from weft.data.pairs import Pair
     from weft.data.reading.corpora import Corpus
     from weft.data.store.prepared import RowCounts
+    from weft.pairs.profiling.differences import TrainedStructures
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
-What = Annotated[str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, or a file of pairs; - is standard input.")]
+What = Annotated[
+    str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
+]
 TASK_NAMES = "addition, copy, reverse, sort, dates or grammar"  # weft.tasks takes 0.1 s to import
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
@@ -49,16 +53,19 @@ def show_command(
 ) -> None:
     """Describe a corpus: pairs, lengths, scripts, duplicates, a histogram, some pairs.
 
-    Invalid rows are counted and skipped. Nothing is filtered.
+    Invalid rows are counted and skipped. Nothing is filtered. Last, how validation and test pairs differ from the
+    training pairs, if they do: lengths, new tokens, new combinations of tokens.
     """
     recipe = _recipe_or_files(what, target, source_column, target_column, changes)
     recipe = recipe.accepting_new_data() if accept_new_data else recipe
     _check_split(split)
     from weft.data.preparation import find_corpora
+    from weft.pairs.profiling.differences import TrainedStructures
     from weft.pictures.corpus_report import describe
 
+    structures = TrainedStructures()
     for number, (name, corpus, _) in enumerate(find_corpora(recipe, split)):
-        statistics, errors = _statistics(name, corpus, samples=samples, seed=recipe.seed)
+        statistics, errors = _statistics(name, corpus, structures, samples=samples, seed=recipe.seed)
         if as_json:
             bad = {kind: {"rows": count, "first": first} for kind, (count, first) in errors.items()}
             typer.echo(json.dumps({"corpus": name, "bad_rows": bad, **statistics.record()}, ensure_ascii=False))
@@ -66,12 +73,37 @@ def show_command(
         typer.echo(("\n" if number else "") + describe(statistics, title=name, width=_width(), ascii_only=_ascii()))
         for kind, (count, first) in errors.items():
             typer.echo(f"bad rows ({kind}): {count:,}; the first: {first}")
+    if split == "train":
+        _show_differences(recipe, structures, as_json=as_json)
+
+
+def _show_differences(recipe: Recipe, structures: TrainedStructures, *, as_json: bool) -> None:
+    """How the validation and test pairs that a recipe names or holds out differ from its training pairs."""
+    from weft.data.pairs import RowError
+    from weft.data.preparation import find_corpora
+    from weft.pairs.recommendation.splits import NAMES
+
+    data, differences = recipe.data, {}
+    for split in [split for split in NAMES if getattr(data, split) is not None or getattr(data.holdout, split)]:
+        with suppress(DataError):  # a corpus that is not there cannot be compared
+            blocks = (block for entry in find_corpora(recipe, split) for block in entry.corpus.blocks())
+            rows = (row for block in blocks for _, row in block.rows() if not isinstance(row, RowError))
+            differences[split] = structures.differences(row[:2] for row in rows)
+    if as_json and differences:
+        typer.echo(json.dumps({"differences": {split: found.record() for split, found in differences.items()}}))
+    if as_json:
+        return
+    for number, line in enumerate(line for split, found in differences.items() for line in found.lines(NAMES[split])):
+        typer.echo(line if number else f"\n{line}")
 
 
 def _statistics(
-    name: str, corpus: Corpus, *, samples: int, seed: int
+    name: str, corpus: Corpus, structures: TrainedStructures, *, samples: int, seed: int
 ) -> tuple[CorpusStatistics, dict[str, tuple[int, str]]]:
-    """The statistics of a corpus, and for each kind of row error how many there are and the first message."""
+    """The statistics of a corpus, and for each kind of row error how many there are and the first message.
+
+    ``structures`` collects the lengths and combinations of its pairs.
+    """
     from weft.data.filtering.statistics import CorpusStatistics
     from weft.data.pairs import RowError
 
@@ -88,6 +120,7 @@ def _statistics(
                 else:
                     lines.append(line)
                     pairs.append(row)
+                    structures.add(row.source, row.target)
             statistics.add(pairs, name=block.name, lines=lines)
     return statistics, errors
 
@@ -233,6 +266,8 @@ def _recipe_or_files(
     from weft.tasks import TASKS
 
     columns = source_column is not None or target_column is not None
+    if target is None and Path(what).is_dir() and what not in shipped():
+        return _folder_recipe(what, source_column, target_column, changes)
     if target is None and not columns and (what in shipped() or what.endswith(".toml")):
         return load_recipe(what, changes or ())
     if columns and (source_column is None or target_column is None or target is not None):
@@ -249,6 +284,14 @@ def _recipe_or_files(
     elif train is what and format_of(what) not in (None, "tsv"):
         raise DataError(f"{what}: say which columns, e.g. --source en --target de")
     return make_recipe({"data": {"train": train}}, changes or ())
+
+
+def _folder_recipe(folder: str, source: str | None, target: str | None, changes: list[str] | None) -> Recipe:
+    """The recipe that ``weft train FOLDER`` would choose: its corpora are those of the folder."""
+    from weft.pairs.profiling.inputs import PairsArgument
+    from weft.pairs.recommendation.recommend import recommend_recipe
+
+    return recommend_recipe(PairsArgument(folder, source, target), changes or ()).recipe
 
 
 def _columns_found(file: str) -> Any:

@@ -203,10 +203,16 @@ class ProgressReporter:
 
 
 def _scores(event: Validation | Averaged) -> str:
-    metrics = "".join(f", {name} {value:.2f}" for name, value in event.metrics.items())
-    if event.perplexity is None:
-        return f"validation loss {short(event.loss)}{metrics}"
-    return f"validation perplexity {short(event.perplexity)}{metrics}"
+    scores = f"validation {_numbers(event.loss, event.perplexity, event.metrics)}"
+    if not (structural := dict(event.structural)):
+        return scores
+    numbers = _numbers(structural.pop("loss"), structural.pop("perplexity", None), structural)
+    return f"{scores}; structural holdout: {numbers}"
+
+
+def _numbers(loss: float, perplexity: float | None, metrics: dict[str, float]) -> str:
+    first = f"loss {short(loss)}" if perplexity is None else f"perplexity {short(perplexity)}"
+    return first + "".join(f", {name} {value:.2f}" for name, value in metrics.items())
 
 
 def machine(device: str) -> str:

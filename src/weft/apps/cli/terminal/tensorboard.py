@@ -39,6 +39,8 @@ def _written(events: Iterator[Event], writer_class: Any, folder: Path) -> Iterat
                 writer.add_scalar("valid/loss", event.loss, event.step)
                 for name, value in event.metrics.items():
                     writer.add_scalar(f"valid/{name}", value, event.step)
+                for name, value in event.structural.items():
+                    writer.add_scalar(f"structure/{name}", value, event.step)
             yield event
     finally:
         if writer is not None:
