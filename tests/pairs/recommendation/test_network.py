@@ -142,7 +142,7 @@ def test_the_details_of_a_model() -> None:
         expected = {"kind": "transformer", "hidden": 256, "norm_placement": "pre", "positions": "sinusoidal"}
         assert expected.items() <= transformer[side].items()
     for kind, positions in (("formal", "rotary"), ("copying", "rotary"), ("answer", "sinusoidal")):
-        model = _model(kind, SYMBOLS, {})  # type: ignore[arg-type]
+        model = _model(kind, SYMBOLS, {"target.spaced.size": 51})  # type: ignore[arg-type]
         assert model["encoder"]["positions"] == model["decoder"]["positions"] == positions
     summary = _model("summary", TEXT, {})
     assert summary["attention"] == {"score": "additive", "coverage": "sum"} and summary["tie"] == "all"

@@ -218,5 +218,15 @@ def test_formal_language_is_trained_to_the_end_without_label_smoothing() -> None
             assert "new combinations are learned after the validation pairs" in lines["steps"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "pairs", "expected"), [("formal", 5_000, "last"), ("formal", 4_999, None), ("text", 9_000, None)]
+)
+def test_many_pairs_of_a_formal_language_deliver_the_last_weights(kind: Kind, pairs: int, expected: str | None) -> None:
+    profile = made_up_profile("symbols", "symbols", {"pairs": pairs})
+    task = Task(kind, "symbol", "symbol", "", "", "")
+    tree = as_tree(choose_training(profile, task, {"model": TRANSFORMER}, "cuda"))
+    assert tree["training"].get("choose") == expected
+
+
 def test_fewer_sentences_are_validated_on_a_cpu() -> None:
     assert [_trained("text", {}, device)["training"]["valid_sentences"] for device in ("cpu", "cuda")] == [500, 1_000]

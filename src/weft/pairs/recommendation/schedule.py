@@ -22,6 +22,8 @@ FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
 """Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
 LOCATION_RATE = 0.002
 """Learning rate of the small recurrent network with location attention."""
+MANY_PAIRS = 5_000
+"""Pairs of a formal language from which on validation pairs do not choose the weights."""
 WORD_MINUTES = 12
 """What training on pairs of words takes on two CPU cores at most, roughly."""
 
@@ -52,7 +54,7 @@ def choose_training(
     settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
     settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}
     settings |= {"training.patience": 0 if task.kind == "formal" else PATIENCE, "training.average": 5}
-    settings |= _delivered(task)
+    settings |= _delivered(profile, task)
     schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
         Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
@@ -76,12 +78,13 @@ def _duration(task: Task, steps: int, reason: str, settings: dict[str, Any]) -> 
     return Choice("steps", f"{steps:,}", f"{reason}; new combinations are learned after the validation pairs", settings)
 
 
-def _delivered(task: Task) -> dict[str, Any]:
-    """Which weights a run delivers, where that is not the best on validation: the place of ``training.choose``.
+def _delivered(profile: PairProfile, task: Task) -> dict[str, Any]:
+    """The weights that a run delivers, if they are not the best on validation.
 
-    Formal languages: those of the last step, since validation pairs like the training pairs cannot tell them apart.
+    Formal languages with many pairs: the last ones, since validation pairs like the training pairs are soon all right
+    and cannot tell weights apart. With few pairs, validation still can.
     """
-    return {}
+    return {"training.choose": "last"} if task.kind == "formal" and profile.pairs >= MANY_PAIRS else {}
 
 
 def epoch_tokens(profile: PairProfile, task: Task) -> int:
