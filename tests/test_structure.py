@@ -24,6 +24,7 @@ SHORT_FILES = {
     "evaluation/top_k.py": "shared by the metrics, which fill their file, and by comparisons",
     "fast/triton/dependent_launch.py": "shared by kernels that follow each other",
     "interop/huggingface/languages.py": "lists of languages, which are data",
+    "interop/onnx/support.py": "the rule alone: asked before training, without torch and onnx",
     "interop/yaml_files.py": "shared by two toolkits; reading YAML must be safe in one place",
     "pairs/recommendation/choices.py": "the type of all choices, each of which has a file",
     "pairs/recommendation/devices.py": "whether there is a GPU, without importing torch",

@@ -48,8 +48,7 @@ from weft.training.distillation import check_teacher, freeze_teacher
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
 from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
-from weft.training.memory_errors import saved_if_out_of_memory
-from weft.training.run_lock import explain_write_errors, lock_run
+from weft.training.run_lock import explain_write_errors, lock_run, saved_if_out_of_memory
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
 from weft.training.validation import RecipeValidation, read_validation_pairs

@@ -80,10 +80,8 @@ class Trainer:
         self.unread: list[Event] = []
         """Events after the consumer has closed the generator."""
         self.saved_step = -1
-        self.save_time = time.monotonic()
-        """Of the last checkpoint."""
-        self.save_seconds = 0.0
-        """How long it took to write."""
+        self.save_time, self.save_seconds = time.monotonic(), 0.0
+        """When the last checkpoint was written, and how long that took."""
         self.deadline = deadline
         self.consecutive_skips = 0
         self.last_report_time = 0.0
