@@ -113,6 +113,8 @@ class TrainingOptions(NamedTuple):
     fit: Callable[[NewRun], FittedRun] | None = None
     """Called once the data and the model of a new run exist; it may change settings of [training]."""
     accept_new_data: bool = False
+    prepare: Callable[..., PreparedCorpus] = prepare
+    """Reads and tokenizes the training data; several runs of a process may share the result."""
 
 
 def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions) -> Events:
@@ -147,7 +149,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     row_errors: Counter[str] = Counter()
     validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
-    prepared = prepare(
+    prepared = options.prepare(
         recipe,
         tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else None,
         start=() if start is None else start.tokenizer_paths(),

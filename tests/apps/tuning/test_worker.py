@@ -9,7 +9,7 @@ import pytest
 
 from weft.apps.tuning import worker
 from weft.apps.tuning.job import Job
-from weft.apps.tuning.worker import better, measure, read_curve, train_to_rung
+from weft.apps.tuning.worker import measure, read_curve, train_to_rung
 from weft.recipe.toml import write_toml
 from weft.training.train import train
 
@@ -89,11 +89,6 @@ def test_a_loss_that_is_not_finite_counts_for_nothing(tmp_path):
     broken = {**validation(2, 1.0, 50.0), "loss": math.nan, "perplexity": math.nan}
     curve = read_curve(log_of(tmp_path / "log.jsonl", broken), "bleu")
     assert (curve["score"], curve["value"]) == (-math.inf, None)
-
-
-def test_which_direction_is_better():
-    assert better("loss") == "lower" == better("item_error_rate")
-    assert better("bleu") == "higher" == better("edit_f05")
 
 
 @pytest.mark.parametrize(

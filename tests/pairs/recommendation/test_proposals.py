@@ -1,0 +1,89 @@
+"""Candidates beside the recommended recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.pairs.recommendation.proposals import kind_of, pins_the_model, propose
+from weft.pairs.recommendation.recommend import Recommendation
+from weft.pairs.request import TrainingRequest
+from weft.pairs.source import find_pairs
+
+SPELLING = [
+    (f"{'bdfgk'[n % 5]}{'aeiou'[n // 5 % 5]}{'lmnrs'[n // 25 % 5]}", f"p{n % 5} q{n // 5 % 5} r") for n in range(200)
+]
+NUMBERS = [(f"{n:04d}-{n % 12}", f"{n % 12}/{n:04d}") for n in range(200)]
+WORDS = [*"the a one some red green old new house tree river man woman sees takes has finds loves small large".split()]
+SENTENCES = [
+    (f"{WORDS[n % 20]} {WORDS[n * 7 % 19]} {WORDS[n * 3 % 17]} x{n} y{n * 3}.", f"Le {n * 5} mot{n} ici z{n * 7}, oui.")
+    for n in range(400)
+]
+
+
+def recommended(tmp_path: Path, pairs: list[tuple[str, str]], *changes: str) -> Recommendation:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    return weft.recommend(path, changes=["training.device=cpu", *changes])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "names"),
+    [
+        (SPELLING, ["hard", "recurrent", "transformer"]),
+        (NUMBERS, ["recurrent", "transformer", "unsmoothed"]),
+        (SENTENCES, ["recurrent", "transformer", "unsmoothed"]),
+    ],
+    ids=["spelling", "numbers", "sentences"],
+)
+def test_they_differ_in_kind(tmp_path: Path, pairs: list[tuple[str, str]], names: list[str]) -> None:
+    recommendation = recommended(tmp_path, pairs)
+    candidates = propose(recommendation, [["training", "device"]], "cpu")
+    assert [candidate.name for candidate in candidates] == names
+    assert candidates[0].recipe == recommendation.recipe
+    for candidate in candidates:
+        recipe, first = candidate.recipe, candidates[0].recipe
+        shared = {"data", "tokenizer", "search", "evaluation", "seed", "name"}
+        assert recipe.model_dump(include=shared) == first.model_dump(include=shared)
+        assert recipe.training.metric == first.training.metric and recipe.training.device == "cpu"
+        assert kind_of(recipe.model.model_dump()) == (candidate.name if "smoothed" not in candidate.name else names[0])
+        assert candidate.summary and any(line.startswith("pairs: ") for line in candidate.lines)
+    assert len({candidate.recipe.model_dump_json() for candidate in candidates}) == 3
+
+
+def test_what_was_given_is_the_same_in_all(tmp_path: Path) -> None:
+    changes = ("training.learning_rate=0.123", "training.label_smoothing=0.05", "data.max_length=77")
+    given = [["training", "learning_rate"], ["training", "label_smoothing"], ["data", "max_length"]]
+    candidates = propose(recommended(tmp_path, NUMBERS, *changes), given, "cpu")
+    assert [candidate.name for candidate in candidates] == ["recurrent", "transformer"]
+    assert {candidate.recipe.training.learning_rate for candidate in candidates} == {0.123}
+    assert {candidate.recipe.training.label_smoothing for candidate in candidates} == {0.05}
+    assert {candidate.recipe.data.max_length for candidate in candidates} == {77}
+
+
+def test_a_given_model_is_not_raced(tmp_path: Path) -> None:
+    recommendation = recommended(tmp_path, SPELLING)
+    assert len(propose(recommendation, [["model", "dropout"]])) == 1
+    assert pins_the_model([["model", "encoder", "kind"]]) and pins_the_model([["training", "lora", "rank"]])
+    assert not pins_the_model([["training", "batch_tokens"], ["search", "size"]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "like", "minutes", "count"),
+    [
+        ([], None, 5.0, 3),
+        ([], None, None, 0),
+        (["training.steps=10"], None, 5.0, 0),
+        (["model.dropout=0.1"], None, 5.0, 1),
+        ([], "g2p", 5.0, 0),
+    ],
+)
+def test_when_there_are_candidates(
+    tmp_path: Path, changes: list[str], like: str | None, minutes: float | None, count: int
+) -> None:
+    recommended(tmp_path, SPELLING)
+    pairs = find_pairs(str(tmp_path / "pairs.tsv"), None, None, like)
+    request = TrainingRequest("", changes, tmp_path / "run", None, False, minutes, None, pairs).with_recommendation()
+    assert len(request.candidates()) == count
