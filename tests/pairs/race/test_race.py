@@ -118,10 +118,10 @@ def test_no_time_for_a_race(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_a_candidate_that_becomes_slow_is_ended(tmp_path: Path, clock: Clock) -> None:
-    """After one and a half times its share it stands with what it has."""
+    """After one and a quarter times its share it stands with what it has."""
     training = MadeUpTraining(clock, {"a": [10.0] * 4, "b": [20.0] * 4}, step_seconds=1.0)
     events = [*make_race(training, tmp_path / "run", seconds=20.0).events()]
-    assert len(training.trained["a"]) == len(training.trained["b"]) == 31 and isinstance(events[-1], RaceWon)
+    assert len(training.trained["a"]) == len(training.trained["b"]) == 26 and isinstance(events[-1], RaceWon)
 
 
 def test_an_interrupted_race_continues(tmp_path: Path, clock: Clock) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import weft
+from fixtures import kinds_of_pairs as kinds
+from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.proposals import kind_of, pins_the_model, propose
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.request import TrainingRequest
@@ -16,16 +19,16 @@ SPELLING = [
     (f"{'bdfgk'[n % 5]}{'aeiou'[n // 5 % 5]}{'lmnrs'[n // 25 % 5]}", f"p{n % 5} q{n // 5 % 5} r") for n in range(200)
 ]
 NUMBERS = [(f"{n:04d}-{n % 12}", f"{n % 12}/{n:04d}") for n in range(200)]
-WORDS = [*"the a one some red green old new house tree river man woman sees takes has finds loves small large".split()]
-SENTENCES = [
-    (f"{WORDS[n % 20]} {WORDS[n * 7 % 19]} {WORDS[n * 3 % 17]} x{n} y{n * 3}.", f"Le {n * 5} mot{n} ici z{n * 7}, oui.")
-    for n in range(400)
-]
+ALL_KINDS = {
+    **{"spellings": kinds.spellings, "forms": kinds.forms, "inflections": kinds.inflections, "sums": kinds.sums},
+    **{"commands": kinds.commands, "sentences": kinds.sentences, "names": kinds.names, "answers": kinds.answers},
+    **{"corrections": kinds.corrections, "summaries": kinds.summaries, "shell": kinds.shell_commands},
+}
 
 
-def recommended(tmp_path: Path, pairs: list[tuple[str, str]], *changes: str) -> Recommendation:
+def recommended(tmp_path: Path, pairs: Sequence[tuple[str, ...]], *changes: str) -> Recommendation:
     path = tmp_path / "pairs.tsv"
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    path.write_text("".join("\t".join(row) + "\n" for row in pairs), "utf-8")
     return weft.recommend(path, changes=["training.device=cpu", *changes])
 
 
@@ -34,9 +37,8 @@ def recommended(tmp_path: Path, pairs: list[tuple[str, str]], *changes: str) -> 
     [
         (SPELLING, ["hard", "recurrent", "transformer"]),
         (NUMBERS, ["recurrent", "transformer", "unsmoothed"]),
-        (SENTENCES, ["recurrent", "transformer", "unsmoothed"]),
     ],
-    ids=["spelling", "numbers", "sentences"],
+    ids=["spelling", "numbers"],
 )
 def test_they_differ_in_kind(tmp_path: Path, pairs: list[tuple[str, str]], names: list[str]) -> None:
     recommendation = recommended(tmp_path, pairs)
@@ -51,6 +53,19 @@ def test_they_differ_in_kind(tmp_path: Path, pairs: list[tuple[str, str]], names
         assert kind_of(recipe.model.model_dump()) == (candidate.name if "smoothed" not in candidate.name else names[0])
         assert candidate.summary and any(line.startswith("pairs: ") for line in candidate.lines)
     assert len({candidate.recipe.model_dump_json() for candidate in candidates}) == 3
+
+
+@pytest.mark.parametrize("rows", ALL_KINDS.values(), ids=ALL_KINDS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_kind_of_pairs_has_another_candidate(
+    tmp_path: Path, rows: Callable[[int], kinds.Rows], device: Device
+) -> None:
+    candidates = propose(recommended(tmp_path, rows(300)), [], device)
+    names = [candidate.name for candidate in candidates]
+    assert 2 <= len(names) <= 3 and len({*names}) == len(names)
+    networks = {candidate.recipe.model.model_dump_json() for candidate in candidates}
+    assert len(networks) >= 2, "of another kind, not only trained in another way"
+    assert {candidate.recipe.model.copies for candidate in candidates} == {candidates[0].recipe.model.copies}
 
 
 def test_what_was_given_is_the_same_in_all(tmp_path: Path) -> None:

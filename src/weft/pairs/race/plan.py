@@ -20,7 +20,7 @@ NEEDED_SHARE = 0.25
 """The winner must have time for this fraction of the recipe's steps, or there is no race."""
 PROBE_VALIDATIONS = 4
 """Of each probe: an even number, so that one of them is at half of the steps."""
-OVERTIME = 1.5
+OVERTIME = 1.25
 """A probe that takes this many times its share is ended: the machine became slower."""
 MODEL_SAFETY = 1.05
 """A further model is planned to take longer than the one before by this factor."""
