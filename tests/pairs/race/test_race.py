@@ -86,6 +86,18 @@ def test_a_lower_loss_decides_while_no_output_is_right(tmp_path: Path, clock: Cl
     assert race._order([second, first]) == ["first", "second"], "label smoothing raises the loss"
 
 
+def test_the_recommended_one_stays_while_no_output_is_right(tmp_path: Path, clock: Clock) -> None:
+    """It would be out by its loss."""
+    training = MadeUpTraining(clock, {"first": [0.0] * 4, "second": [0.0] * 4, "third": [0.0, 0.0, 0.0, 1.0]})
+    race = make_race(training, tmp_path / "run")
+    for probe, loss in zip(race.probes, (3.0, 1.0, 2.0), strict=True):
+        probe.standing = probe.standing._replace(score=0.0, loss=loss)
+    events = [*race._eliminate(list(race.probes), 2)]
+    assert [str(event) for event in events] == [
+        "race: third is out at step 0: no output is right yet, validation loss 2.00"
+    ]
+
+
 @pytest.mark.parametrize("step", [0, 7])
 @pytest.mark.parametrize(
     ("error", "reason"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.errors import RecipeError, WeftWarning
 from weft.pairs.time_limit import budget
-from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup
+from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup, lengthened
 from weft.recipe import TrainingSettings
 
 
@@ -187,3 +187,32 @@ def test_fits_whatever_the_speed(
 def test_what_is_no_limit(minutes: float) -> None:
     with pytest.raises(RecipeError, match="expected a number of minutes above 0"):
         TimeLimit.from_now(minutes)
+
+
+class TestLengthened:
+    """Runs of pairs use up the time."""
+
+    @pytest.mark.parametrize(
+        ("seconds", "steps", "runs"),
+        [
+            (100.0, 2_000, 0),  # a run takes 200 s: it is cut, not lengthened
+            (300.0, 2_880, 1),  # 288 s are planned
+            (416.0, 3_980, 1),
+            (418.0, 2_000, 2),  # two runs of 200 s
+            (600.0, 2_880, 2),
+            (5_000.0, 8_000, 4),  # four models, and at most four times as many steps
+        ],
+    )
+    def test_one_run_or_several(self, seconds: float, steps: int, runs: int) -> None:
+        speed, chosen = Speed(step=0.1), settings()
+        longer = lengthened(chosen, speed, seconds, 0)
+        assert longer.steps == pytest.approx(steps, abs=20) and longer.steps % longer.validate_every == 0
+        assert longer.steps // longer.validate_every == 20, "as many validations as before"
+        assert longer.warmup == pytest.approx(longer.steps / 10, abs=1)
+        assert not runs or runs * longer.steps * speed.step <= seconds
+        same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
+        assert longer.model_dump(include=same) == chosen.model_dump(include=same)
+
+    def test_without_validations(self) -> None:
+        longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None)
+        assert (longer.steps, longer.validate_every) == (2_680, 100)

@@ -103,3 +103,32 @@ def test_the_evaluation_is_of_as_many_items_as_there_is_time_for(
     found = fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0, evaluates=True))
     assert found == (pytest.approx(seconds), items, 2.6)
     assert fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0)) == (0.0, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("planned", "each", "seconds", "items"),
+    [
+        (None, 2.0, 0.0, None),  # there is time for all of them, so it was planned
+        (4, 2.0, 0.0, 4),  # time was reserved for these
+        (4, 2.0, 2.0 + 2 * 7, 7),  # training ended early: time for more …
+        (4, 2.0, 2.0 + 2 * 10, None),  # … or all
+        (4, 0.0, 100.0, None),
+    ],
+)
+def test_the_time_left_in_the_end_decides_how_much_is_evaluated(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, planned: int | None, each: float, seconds: float, items: int | None
+) -> None:
+    monkeypatch.setattr(fitting, "read_corpus", lambda *_: [Pair(f"a{n}", "x") for n in range(10)])
+    plan = Fitted(0, 1.0, 1, 1, 1.0, 0, 0.0, 1.0, test_items=planned, item_seconds=each)
+    assert fitting.evaluation_items_within(tiny({}), plan, seconds) == items
+
+
+@pytest.mark.parametrize(
+    ("minutes", "evaluates", "expected"),
+    [(1.0, True, (2.0 + 9.0, 4)), (3.0, True, (2.0 + 20.0, None)), (3.0, False, (0.0, None))],
+)
+def test_time_is_reserved_by_what_validations_took(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, minutes: float, evaluates: bool, expected: tuple[float, int | None]
+) -> None:
+    monkeypatch.setattr(fitting, "read_corpus", lambda *_: [Pair(f"a{n}", "x") for n in range(10)])
+    assert fitting.evaluation_reserve(tiny({}), TimeLimit(minutes, 0.0, evaluates), 2.0) == expected

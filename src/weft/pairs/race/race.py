@@ -98,12 +98,16 @@ class Race:
     def _eliminate(self, running: list[Probe], size: int) -> Generator[RaceEvent, None, list[Probe]]:
         """The best ``size`` candidates; the others are out."""
         order = self._order(running)
+        if size > 1 and by_loss(running) and self.probes[0] in running:  # it says little: the rules decide
+            order = [self.probes[0].name, *(name for name in order if name != self.probes[0].name)]
         by_name = {probe.name: probe for probe in running}
         best = by_name[order[0]]
         kept = [probe for probe in running if probe.name in order[:size]]
         for name in order[size:]:
             probe = by_name[name]
             reason = f"{probe.metric} {shown(probe.value)}, {best.name} has {shown(best.value)} at step {best.step:,}"
+            if by_loss([probe, best]):
+                reason = f"no output is right yet, validation loss {probe.standing.loss:.2f}"
             running = yield from self._out(running, probe, reason)
         return [probe for probe in running if probe in kept]
 
@@ -134,6 +138,11 @@ class Race:
     def _elapsed(self) -> float:
         """Seconds of the time limit that have passed."""
         return 60 * self.limit.minutes - self.limit.remaining()
+
+
+def by_loss(running: Sequence[Probe]) -> bool:
+    """Whether no candidate has an output that is right."""
+    return all(probe.standing.score in (0.0, ALL_WRONG) for probe in running)
 
 
 def _without_loss(standing: Standing) -> Standing:

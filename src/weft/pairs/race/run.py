@@ -63,6 +63,7 @@ def _decide(run: PlannedRun, options: TrainingOptions, record: RaceRecord) -> Ge
     if not has_corpus(run.recipe, "valid") or not run.recipe.training.validate_every:
         reason = "there are no validations to decide it by"
     if reason is None:
+        record.folder.mkdir(parents=True, exist_ok=True)
         try:
             with lock_folder(record.folder, "racing"):
                 return (yield from _race(run, options, record, times))

@@ -137,7 +137,7 @@ class ProgressReporter:
             return
         steps = f"{event.steps:,} of the recipe's {event.recipe_steps:,} steps"
         if event.steps > event.recipe_steps:
-            steps = f"{event.steps:,} steps, {event.steps / event.recipe_steps:.1f} times as many as usual,"
+            steps = f"{event.steps:,} steps, {event.steps / event.recipe_steps:.1f} times as many as usual"
         steps = f"all {event.steps:,} steps of the recipe" if event.steps == event.recipe_steps else steps
         each = f"{1000 * event.step_seconds:,.0f} ms" if event.step_seconds < 1 else f"{event.step_seconds:.1f} s"
         validations = f", {plural(event.validations, 'validation')}" if event.validations else ""
