@@ -100,10 +100,10 @@ def train(
         request = request.with_recommendation()
         request.check()
         run = plan_run(request)
-    yield from _evaluated(train_run(run, model=model, transforms=transforms), run)
+    yield from evaluated(train_run(run, model=model, transforms=transforms), run)
 
 
-def _evaluated(events: Events, run: PlannedRun) -> Events:
+def evaluated(events: Events, run: PlannedRun) -> Events:
     """The same events, and at the end of training the result on the test set."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None

@@ -173,6 +173,7 @@ def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPa
     def distill(teachers: models.Teachers) -> Iterator[Event]:
         assert [folder.name for folder in teachers.folders] == ["mine", "model-2"] and teachers.limit.minutes == 100
         recipe = weft.load_recipe(teachers.folders[0] / "recipe.toml").model_copy(update={"seed": 7})
+        teachers.out.with_name("distilled.data").mkdir()
         for _ in models.core.train(recipe, teachers.out):
             pass
         yield from ()
@@ -184,3 +185,4 @@ def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPa
     assert f"distilled into one model: exact_match {verdict} 50.00 of the best" in lines
     assert weft.load_recipe("runs/mine/recipe.toml").seed == (7 if better else 1)
     assert not Path("runs/mine/race/distilled").exists()
+    assert Path("runs/mine/race/distilled.data").exists() == better, "what its recipe names is kept"

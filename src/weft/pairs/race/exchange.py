@@ -1,7 +1,7 @@
 """Two run folders of one recipe exchange their models, so that a kill at any moment leaves both loadable.
 
-Tokenizers, length limits and records of the data are the same in both. Every file of a run is replaced in one rename;
-only the folder to resume from is away for a moment.
+Both have the same tokenizers. Every file of a run is replaced in one rename; only the folder to resume from is away for
+a moment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from pathlib import Path
 from weft.files import save_text
 from weft.runs.layout import RunFolder
 
-FILES = ("model.safetensors", "recipe.toml", "log.jsonl", "metrics.json", "README.md")
-"""What differs between two runs of one recipe, beside the checkpoints; the model first, by which a run is known."""
+FILES = (
+    *("model.safetensors", "recipe.toml", "log.jsonl", "metrics.json", "README.md"),
+    *("data_files.json", "fingerprints.bin", "lengths.json"),  # others if the student was trained on other pairs
+)
+"""What may differ between two runs with one tokenizer, beside the checkpoints."""
 
 
 def exchange(first: Path, second: Path) -> None:

@@ -40,7 +40,7 @@ class Teachers(NamedTuple):
     folders: tuple[Path, ...]
     """Run folders with one tokenizer; the first is OUT, the best one."""
     out: Path
-    """Where the student is to be trained, as a run folder."""
+    """Where the student is to be trained, as a run folder; what its recipe names may be put beside it, as NAME.…"""
     limit: TimeLimit
     reserved: float
     """Seconds to be left at the end, for the evaluation."""
@@ -199,7 +199,8 @@ class FurtherModels:
             self._add_comments(student, f"distilled from an ensemble of {len(self.folders)} models")
             with lock_run(run.folder, self.options.workers):
                 exchange(run.folder, student)
-        shutil.rmtree(student, ignore_errors=True)
+        for folder in student.parent.glob(student.name if chosen else f"{student.name}*"):
+            shutil.rmtree(folder, ignore_errors=True)
         self.record.content["distilled"] = value
         yield self._logged(Distilled(self.step, self.metric, value, best, chosen))
 
