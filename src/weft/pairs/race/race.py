@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 
@@ -98,8 +99,6 @@ class Race:
     def _eliminate(self, running: list[Probe], size: int) -> Generator[RaceEvent, None, list[Probe]]:
         """The best ``size`` candidates; the others are out."""
         order = self._order(running)
-        if size > 1 and by_loss(running) and self.probes[0] in running:  # it says little: the rules decide
-            order = [self.probes[0].name, *(name for name in order if name != self.probes[0].name)]
         by_name = {probe.name: probe for probe in running}
         best = by_name[order[0]]
         kept = [probe for probe in running if probe.name in order[:size]]
@@ -114,10 +113,13 @@ class Race:
     def _order(self, running: list[Probe]) -> list[str]:
         """Names, the best first. Of equal scores the recommended recipe comes first, then the others in their order.
 
-        The loss decides only as long as no output is right: label smoothing raises it without worse outputs.
+        As long as no output of any candidate is right, the recommended one stays, and the loss decides between the
+        others; label smoothing raises it without worse outputs.
         """
-        standings = [probe.standing for probe in self.probes if probe in running]
-        return [standing.name for standing in ranked([_without_loss(standing) for standing in standings])]
+        standings = [_without_loss(probe.standing) for probe in self.probes if probe in running]
+        order = [standing.name for standing in ranked(standings)]
+        first = self.probes[0].name
+        return [first, *(name for name in order if name != first)] if by_loss(running) and first in order else order
 
     def _out(self, running: list[Probe], probe: Probe, reason: str) -> Generator[RaceEvent, None, list[Probe]]:
         self._note(probe)
@@ -141,8 +143,8 @@ class Race:
 
 
 def by_loss(running: Sequence[Probe]) -> bool:
-    """Whether no candidate has an output that is right."""
-    return all(probe.standing.score in (0.0, ALL_WRONG) for probe in running)
+    """Whether no candidate has an output that is right, or none was validated."""
+    return all(probe.standing.score in (0.0, ALL_WRONG, -math.inf) for probe in running)
 
 
 def _without_loss(standing: Standing) -> Standing:

@@ -28,6 +28,10 @@ DISTILL: Distill | None = None
 """How an ensemble becomes one model, if validation agrees (`weft.pairs.race.models.Distill`)."""
 
 
+MEASUREMENTS = 2
+"""How often the speed is measured before it is taken for too slow: the first updates of a process are."""
+
+
 class _Decision(NamedTuple):
     """What is trained in OUT, and why."""
 
@@ -62,7 +66,7 @@ def _decide(run: PlannedRun, options: TrainingOptions, record: RaceRecord) -> Ge
     reason = too_short_before(times)
     if not has_corpus(run.recipe, "valid") or not run.recipe.training.validate_every:
         reason = "there are no validations to decide it by"
-    if reason is None:
+    for _ in range(MEASUREMENTS if reason is None else 0):
         record.folder.mkdir(parents=True, exist_ok=True)
         try:
             with lock_folder(record.folder, "racing"):
@@ -71,6 +75,7 @@ def _decide(run: PlannedRun, options: TrainingOptions, record: RaceRecord) -> Ge
             reason = str(error)
             record.remove()
             record.content = {}
+    assert reason is not None
     skipped = RaceSkipped(0, reason)
     yield skipped
     return recommended._replace(events=(skipped,))
