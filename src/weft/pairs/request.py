@@ -15,6 +15,7 @@ from weft.runs.locks import check_unlocked
 from weft.runs.weights import resume_command
 
 if TYPE_CHECKING:
+    from weft.pairs.recommendation.proposals import CandidateRecipe
     from weft.pairs.recommendation.recommend import Recommendation
 
 MAX_MINUTES = 1_000_000
@@ -81,6 +82,22 @@ class TrainingRequest(NamedTuple):
         folder = self.out or Path("runs") / (names[-1] if names else self.pairs.name)
         RunFolder.check_new(folder)
         return self._replace(recommended=self.pairs.recommend(self.changes, self.start, folder, self.minutes))
+
+    def candidates(self) -> list[CandidateRecipe]:
+        """Recipes that a time limit decides between; only the recommended one if a change pins the model.
+
+        None without pairs or a time limit, and where the length of the training is given: by training.steps, or by
+        another recipe (``like``) or run (``start``).
+        """
+        source, recommendation = self.pairs, self.recommended
+        if source is None or recommendation is None or self.minutes is None:
+            return []
+        given = [parse_change(change)[0] for change in self.changes]
+        if source.like is not None or self.start is not None or ["training", "steps"] in given:
+            return []
+        from weft.pairs.recommendation.proposals import propose
+
+        return propose(recommendation, given)
 
     def settings(self) -> Recipe:
         """The recipe of a new run; of a resumed run, which has its own settings, only to compare the names."""

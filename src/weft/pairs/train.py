@@ -12,27 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from weft.data.preparation import Transform, check_files, check_test_pairs
 from weft.errors import WeftError, warn
-from weft.files import save_text
-from weft.interop.portability import EXPORTS_TO, NO_EXPORT_TO, export_lines
 from weft.models.interface import Model
 from weft.pairs.outcome import RunOutcome, evaluate_run
+from weft.pairs.planned_run import PlannedRun, train_planned
+from weft.pairs.race.events import TimeUsed
+from weft.pairs.race.record import RaceRecord
+from weft.pairs.race.run import race_run
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
 from weft.pairs.time_limit.budget import TimeLimit
-from weft.pairs.time_limit.fitting import fit_run
 from weft.recipe import Recipe, parse_change
-from weft.recipe.toml import with_comments
-from weft.runs.layout import RunFolder
-from weft.runs.model_card import with_facts
-from weft.training import train as core
 from weft.training.distributed import SINGLE_PROCESS, Workers
-from weft.training.events import Event, Finished, Fitted, Started
+from weft.training.events import Event, Finished, Fitted
 from weft.training.train import Events, TrainingOptions
 
 
@@ -71,10 +66,9 @@ def train(
     ``recipe``: a recipe, its name or its TOML file; or pairs, for which a recipe is chosen (`weft.recommend` shows it):
     a file, a folder with train, valid and test, a tuple of two parallel files, or a list of pairs, which is saved
     beside the run folder. ``out``: the run folder, by default runs/NAME.
-
-    ``minutes``: a time limit. The speed is measured first, on a copy of the model that is then discarded; steps, warmup
-    and the interval of validations are reduced to what fits, and the recipe in the run folder has the new numbers. If
-    the machine becomes slower, training ends at the limit (``Finished.reason`` is "time").
+    ``minutes``: a time limit. Steps, warmup and the interval of validations are fitted to it by the measured speed, and
+    the recipe in the run folder has the new numbers; ``Finished.reason`` is "time" if the machine became slower. With
+    pairs, networks of different kinds race first, and the winner has the rest of the time (`weft.pairs.race`).
 
     Of pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
     used with them. Of pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose
@@ -100,7 +94,8 @@ def train(
         check_unused(like=like, columns=columns, changes=changes, start=start)
         folder = Path("runs") / recipe.name if out is None else out
         evaluates = bool(evaluate) or (evaluate is None and minutes is not None)
-        run = PlannedRun(recipe, folder, resume, minutes, evaluates, accept_new_data=accept_new_data)
+        limit = None if minutes is None else TimeLimit.from_now(minutes, evaluates=evaluates)
+        run = PlannedRun(recipe, folder, resume, limit, evaluates, accept_new_data=accept_new_data)
     else:
         request = request.with_recommendation()
         request.check()
@@ -110,34 +105,21 @@ def train(
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
     """The same events, and at the end of training the result on the test set."""
-    finished, test_items = None, None
+    finished: Finished | None = None
+    plan: Fitted | TimeUsed | None = None
     with closing(events):
         for event in events:
-            test_items = event.test_items if isinstance(event, Fitted) else test_items
-            finished = event if isinstance(event, Finished) else None
+            plan = event if isinstance(event, Fitted | TimeUsed) else plan
+            finished = event if isinstance(event, Finished) else finished
             yield event
     if not run.evaluates or finished is None:
         return
     try:
-        outcome = evaluate_run(run.folder, device=run.recipe.training.device, limit=test_items)
+        outcome = evaluate_run(run.folder, device=run.recipe.training.device, limit=run.evaluation_items(plan))
     except WeftError as error:  # the run is complete nevertheless
         warn(f"not evaluated: {error}")
     else:
         yield Evaluated(finished.step, outcome)
-
-
-class PlannedRun(NamedTuple):
-    """A run that is about to be trained."""
-
-    recipe: Recipe
-    folder: Path
-    resume: bool = False
-    minutes: float | None = None
-    evaluates: bool = False
-    """Whether it is evaluated on the test set at the end."""
-    comments: tuple[str, ...] = ()
-    """For the head of RUN/recipe.toml."""
-    accept_new_data: bool = False
 
 
 def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> PlannedRun:
@@ -160,7 +142,11 @@ def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> Pla
         check_files(recipe)
         check_test_pairs(recipe)
     comments = tuple(request.comments()) if workers.is_main else ()
-    return PlannedRun(recipe, folder, request.resume, request.minutes, evaluates, comments, request.accept_new_data)
+    limit = None if request.minutes is None else TimeLimit.from_now(request.minutes, evaluates=evaluates)
+    run = PlannedRun(recipe, folder, request.resume, limit, evaluates, comments, request.accept_new_data)
+    if limit is None or workers.world_size > 1 or not (candidates := tuple(request.candidates())):
+        return run
+    return run._replace(candidates=candidates, limit=limit.after(RaceRecord(folder).elapsed))
 
 
 def train_run(
@@ -171,42 +157,8 @@ def train_run(
     transforms: Transform | Sequence[Transform] = (),
 ) -> Events:
     """The events of a planned run, without its evaluation."""
-    limit = None if run.minutes is None else TimeLimit.from_now(run.minutes, evaluates=run.evaluates)
-    fit = None if limit is None else partial(fit_run, limit=limit)
-    options = TrainingOptions(model, run.resume, transforms, workers, fit, run.accept_new_data)
-    events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
-    exports = export_lines(run.recipe) if model is None and workers.is_main else []
-    yield from _with_exports(events, RunFolder(run.folder), exports)
-
-
-def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
-    """The same events; the recipe of the run folder, once it has been made, gets these comments."""
-    text = ""
-    with closing(events):
-        for event in events:
-            if isinstance(event, Started):
-                text = run.recipe.read_text("utf-8") if comments else ""
-            if isinstance(event, Fitted):
-                comments = _fitted_comments(comments, event)
-            if text and isinstance(event, Started | Fitted):
-                save_text(run.recipe, with_comments(text, comments))
-            yield event
-
-
-def _with_exports(events: Events, run: RunFolder, lines: list[str]) -> Events:
-    """The same events; whenever the model card has been written, it gets lines about exports."""
-    with closing(events):
-        for event in events:
-            if lines and isinstance(event, Started | Finished):
-                card = with_facts(run.card.read_text("utf-8"), lines, (EXPORTS_TO, NO_EXPORT_TO))
-                save_text(run.card, card)
-            yield event
-
-
-def _fitted_comments(comments: list[str], event: Fitted) -> list[str]:
-    """The comments of a recipe whose steps, and with them its schedule, were fitted to a time limit."""
-    if event.steps == event.recipe_steps:
-        return comments
-    kept = [line for line in comments if not line.startswith(("steps: ", "learning rate: "))]
-    reason = f"fitted to {event.minutes:g} min, with warmup and validations; {event.recipe_steps:,} without a limit"
-    return [*kept, f"steps: up to {event.steps:,} ({reason})"]
+    options = TrainingOptions(model, transforms=transforms, workers=workers)
+    if run.candidates and model is None:
+        yield from race_run(run, options)
+    else:
+        yield from train_planned(run, options)

@@ -66,6 +66,8 @@ class Fitted(Event):
     """Reserved for what follows the last update: validations, and an evaluation on the test set."""
     test_items: int | None = None
     """How many items of the test set there is time to evaluate after training; None: all."""
+    item_seconds: float = 0.0
+    """Of each of them, expected."""
 
 
 @dataclass(frozen=True)

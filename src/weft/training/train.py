@@ -117,6 +117,8 @@ class TrainingOptions(NamedTuple):
     """For training.distillation; its vocabularies are those of the run. No recipe names one."""
     tokenizers: Tokenizers | None = None
     """Of a new run, in place of those that its recipe names or that are learned."""
+    prepare: Callable[..., PreparedCorpus] = prepare
+    """Reads and tokenizes the training data; several runs of a process may share the result."""
 
 
 def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions) -> Events:
@@ -152,7 +154,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     row_errors: Counter[str] = Counter()
     validation_pairs = read_validation_pairs(recipe, row_errors)  # errors in it are reported before a long preparation
     start = None if resume or recipe.training.start is None else RunFolder(recipe.training.start).check()
-    prepared = prepare(
+    prepared = options.prepare(
         recipe,
         tokenizers=load_tokenizers(folder.tokenizer_paths()) if resume else options.tokenizers,
         start=() if start is None else start.tokenizer_paths(),

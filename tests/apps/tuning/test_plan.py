@@ -3,9 +3,9 @@
 import pytest
 
 from weft.apps.tuning.candidates import find_candidates
-from weft.apps.tuning.halving import Speed
 from weft.apps.tuning.plan import MIN_CANDIDATES, Plan, fitted, make_plan, number_of_validations, validation_share
 from weft.errors import RecipeError
+from weft.pairs.halving import Speed
 from weft.recipe import make_recipe
 
 RECIPE = make_recipe({}, ["training.steps=1600", "training.validate_every=200", "training.warmup=400"])

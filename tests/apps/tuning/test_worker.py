@@ -9,7 +9,7 @@ import pytest
 
 from weft.apps.tuning import worker
 from weft.apps.tuning.job import Job
-from weft.apps.tuning.worker import better, measure, read_curve, train_to_rung
+from weft.apps.tuning.worker import measure, read_curve, train_to_rung
 from weft.errors import TrainingError
 from weft.recipe.toml import write_toml
 from weft.training.train import train
@@ -95,11 +95,6 @@ def test_a_loss_that_is_not_finite_counts_for_nothing(tmp_path):
 def caused(error, cause):
     error.__cause__ = cause
     return error
-
-
-def test_which_direction_is_better():
-    assert better("loss") == "lower" == better("item_error_rate")
-    assert better("bleu") == "higher" == better("edit_f05")
 
 
 @pytest.mark.parametrize(

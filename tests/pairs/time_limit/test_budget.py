@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.errors import RecipeError, WeftWarning
 from weft.pairs.time_limit import budget
-from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup
+from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup, lengthened
 from weft.recipe import TrainingSettings
 
 
@@ -39,7 +39,7 @@ def test_a_recipe_that_fits_is_left_alone() -> None:
 
 
 def test_steps_warmup_and_validations_in_proportion() -> None:
-    fitted = fit_settings(settings(), Speed(step=0.1), 100 / 0.93, 0)
+    fitted = fit_settings(settings(), Speed(step=0.1), 100 / 0.96, 0)
     assert fitted.settings.steps == pytest.approx(1_000, abs=20)
     assert fitted.settings.warmup == pytest.approx(100, abs=2)
     assert fitted.validations == 20 and fitted.settings.steps == 20 * fitted.settings.validate_every
@@ -62,12 +62,12 @@ def test_a_short_run_is_saved_and_logged(
     seconds: float, save_every: int, log_every: int, expected: tuple[int, int]
 ) -> None:
     chosen = settings(save_every=save_every, log_every=log_every)
-    fitted = fit_settings(chosen, Speed(step=0.1), seconds / 0.93 + 0.01, None).settings
+    fitted = fit_settings(chosen, Speed(step=0.1), seconds / 0.96 + 0.01, None).settings
     assert (fitted.save_every, fitted.log_every) == expected
 
 
 def test_slow_validations_become_fewer_and_then_smaller() -> None:
-    quick = Speed(step=0.1, sentence=0.009)
+    quick = Speed(step=0.1, sentence=0.007)
     fitted = fit_settings(settings(valid_sentences=200), quick, 100, 200)
     assert 8 <= fitted.validations < 20 and fitted.settings.valid_sentences == 200
     slow = Speed(step=0.1, sentence=0.01, loss=0.1)
@@ -81,10 +81,12 @@ def test_slow_validations_become_fewer_and_then_smaller() -> None:
 @pytest.mark.parametrize(
     ("loss", "average", "validations"),
     [
-        (2.0, 1, 9),  # 25 s, at 1.3 · 2 s each
-        (2.0, 2, 8),  # one of the nine is of the mean of the best checkpoints
-        (10.0, 1, 1),
-        (10.0, 2, 1),  # at least one, whatever the time
+        (2.0, 1, 10),  # 9 fit into 25 s, at 1.3 · 2 s each; ten may take up to 40 s
+        (2.0, 2, 10),  # one more is of the mean of the best checkpoints
+        (5.0, 1, 6),  # 40 s
+        (5.0, 2, 5),
+        (15.0, 1, 2),
+        (15.0, 2, 1),  # at least one, whatever the time
         (30.0, 1, 1),
         (0.5, 1, 20),  # 38 would fit, but the recipe has 20
     ],
@@ -96,7 +98,7 @@ def test_as_many_validations_as_fit_into_their_share(loss: float, average: int, 
 
 def test_a_run_without_validations() -> None:
     fitted = fit_settings(settings(), Speed(step=0.1, startup=20), 100, None)
-    assert fitted.settings.steps == 730 and fitted.settings.validate_every == 100
+    assert fitted.settings.steps == 760 and fitted.settings.validate_every == 100
     assert (fitted.validations, fitted.closing_seconds) == (0, 0.0)
 
 
@@ -118,7 +120,7 @@ def test_too_little_time() -> None:
     with pytest.warns(WeftWarning) as caught:
         fitted = fit_settings(settings(), Speed(step=3.0), 20, None)
     assert fitted.settings.steps == 6 and str(caught[0].message) == (
-        "minutes: there is time for only 6 steps of 3 s, too few to learn from; give 1.2 minutes more"
+        "minutes: there is time for only 6 steps of 3 s, too few to learn from; give 1.1 minutes more"
     )
     with pytest.warns(WeftWarning, match="time for only 1 step of 3 s"):
         fitted = fit_settings(settings(), Speed(step=3.0, loss=1.0), -5, 0)
@@ -128,10 +130,10 @@ def test_too_little_time() -> None:
 @pytest.mark.parametrize(
     ("loss", "average", "startup", "minutes"),
     [
-        (1.0, 5, 0.0, "1.0"),  # 20 updates of 3 s are three quarters of 80 s: 80 s / 0.93 − 30 s
-        (20.0, 1, 0.0, "1.1"),  # 20 updates and a validation of 1.3 · 20 s
-        (20.0, 5, 0.0, "1.6"),  # … and one of the mean of the best checkpoints
-        (1.0, 5, 10.0, "1.2"),
+        (1.0, 5, 0.0, "0.9"),  # 20 updates of 3 s are three quarters of 80 s: 80 s / 0.96 − 30 s
+        (20.0, 1, 0.0, "1.0"),  # 20 updates and a validation of 1.3 · 20 s
+        (20.0, 5, 0.0, "1.5"),  # … and one of the mean of the best checkpoints
+        (1.0, 5, 10.0, "1.1"),
     ],
 )
 def test_how_much_more_time_is_needed(loss: float, average: int, startup: float, minutes: str) -> None:
@@ -185,3 +187,32 @@ def test_fits_whatever_the_speed(
 def test_what_is_no_limit(minutes: float) -> None:
     with pytest.raises(RecipeError, match="expected a number of minutes above 0"):
         TimeLimit.from_now(minutes)
+
+
+class TestLengthened:
+    """Runs of pairs use up the time."""
+
+    @pytest.mark.parametrize(
+        ("seconds", "steps", "runs"),
+        [
+            (100.0, 2_000, 0),  # a run takes 200 s: it is cut, not lengthened
+            (300.0, 2_880, 1),  # 288 s are planned
+            (416.0, 3_980, 1),
+            (418.0, 2_000, 2),  # two runs of 200 s
+            (600.0, 2_880, 2),
+            (5_000.0, 8_000, 4),  # four models, and at most four times as many steps
+        ],
+    )
+    def test_one_run_or_several(self, seconds: float, steps: int, runs: int) -> None:
+        speed, chosen = Speed(step=0.1), settings()
+        longer = lengthened(chosen, speed, seconds, 0)
+        assert longer.steps == pytest.approx(steps, abs=20) and longer.steps % longer.validate_every == 0
+        assert longer.steps // longer.validate_every == 20, "as many validations as before"
+        assert longer.warmup == pytest.approx(longer.steps / 10, abs=1)
+        assert not runs or runs * longer.steps * speed.step <= seconds
+        same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
+        assert longer.model_dump(include=same) == chosen.model_dump(include=same)
+
+    def test_without_validations(self) -> None:
+        longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None)
+        assert (longer.steps, longer.validate_every) == (2_680, 100)

@@ -53,17 +53,17 @@ def fit(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Fit:
 
 
 def test_time_is_left_for_the_evaluation(fit: Fit) -> None:
-    assert (fit(400).steps, fit(400).closing_seconds) == (372, 0.0)  # 93 % of the time
+    assert (fit(400).steps, fit(400).closing_seconds) == (384, 0.0)  # 96 % of the time
     fitted = fit(400, evaluates=True)
-    assert (fitted.steps, fitted.closing_seconds) == (316, 60.0)  # … of what 15 % for the evaluation leave
+    assert (fitted.steps, fitted.closing_seconds) == (326, 60.0)  # … of what 15 % for the evaluation leave
 
 
 def test_a_corpus_may_start_at_the_last_step(fit: Fit) -> None:
-    assert fit(400, first_step=372).steps == 372
+    assert fit(400, first_step=384).steps == 384
     with pytest.raises(RecipeError) as error:
-        fit(400, first_step=373)
+        fit(400, first_step=385)
     assert str(error.value) == (
-        "minutes: a corpus of data.train starts at step 373, but 372 steps fit into the time; give more minutes, or "
+        "minutes: a corpus of data.train starts at step 385, but 384 steps fit into the time; give more minutes, or "
         "lower its first_step"
     )
 
@@ -101,5 +101,34 @@ def test_the_evaluation_is_of_as_many_items_as_there_is_time_for(
     validation: Any = SimpleNamespace(encoded=range(4))
     speed = Speed(step=1.0, loss=4.0, sentence=1.0)  # 1.3 · (4 s / 4 + 1 s) for each
     found = fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0, evaluates=True))
-    assert found == (pytest.approx(seconds), items)
-    assert fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0)) == (0.0, None)
+    assert found == (pytest.approx(seconds), items, 2.6)
+    assert fitting._evaluation(recipe, speed, validation, TimeLimit(minutes, 0.0)) == (0.0, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("planned", "each", "seconds", "items"),
+    [
+        (None, 2.0, 0.0, None),  # there is time for all of them, so it was planned
+        (4, 2.0, 0.0, 4),  # time was reserved for these
+        (4, 2.0, 2.0 + 2 * 7, 7),  # training ended early: time for more …
+        (4, 2.0, 2.0 + 2 * 10, None),  # … or all
+        (4, 0.0, 100.0, None),
+    ],
+)
+def test_the_time_left_in_the_end_decides_how_much_is_evaluated(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, planned: int | None, each: float, seconds: float, items: int | None
+) -> None:
+    monkeypatch.setattr(fitting, "read_corpus", lambda *_: [Pair(f"a{n}", "x") for n in range(10)])
+    plan = Fitted(0, 1.0, 1, 1, 1.0, 0, 0.0, 1.0, test_items=planned, item_seconds=each)
+    assert fitting.evaluation_items_within(tiny({}), plan, seconds) == items
+
+
+@pytest.mark.parametrize(
+    ("minutes", "evaluates", "expected"),
+    [(1.0, True, (2.0 + 9.0, 4)), (3.0, True, (2.0 + 20.0, None)), (3.0, False, (0.0, None))],
+)
+def test_time_is_reserved_by_what_validations_took(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, minutes: float, evaluates: bool, expected: tuple[float, int | None]
+) -> None:
+    monkeypatch.setattr(fitting, "read_corpus", lambda *_: [Pair(f"a{n}", "x") for n in range(10)])
+    assert fitting.evaluation_reserve(tiny({}), TimeLimit(minutes, 0.0, evaluates), 2.0) == expected

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.apps.tuning.halving import FINALISTS
+from weft.pairs.halving import FINALISTS
 from weft.recipe import Recipe, load_recipe
 
 

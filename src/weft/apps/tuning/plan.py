@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.apps.tuning.candidates import Candidate
-from weft.apps.tuning.halving import Speed, affordable_steps, expected_seconds, rung_sizes, rung_steps
 from weft.errors import RecipeError, option
+from weft.pairs.halving import Speed, affordable_steps, expected_seconds, rung_sizes, rung_steps
 from weft.pairs.time_limit.budget import fit_warmup
 from weft.recipe import Recipe
 

@@ -21,11 +21,11 @@ from weft.apps.tuning.events import (
     TuningStarted,
 )
 from weft.apps.tuning.folder import TuningFolder
-from weft.apps.tuning.halving import Speed, Standing, ranked, survivors
 from weft.apps.tuning.job import Job, Outcome, Runner
 from weft.apps.tuning.plan import RESERVE, Plan, make_plan
 from weft.apps.tuning.result import TuningResult
 from weft.errors import DataError, RecipeError, TrainingError, option
+from weft.pairs.halving import Speed, Standing, ranked, survivors
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.source import GivenPairs, PairSource, as_source, check_unused
 from weft.recipe import Recipe, load_recipe

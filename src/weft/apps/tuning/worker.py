@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from weft.apps.tuning.job import Job
 from weft.errors import WeftError, is_out_of_memory
 from weft.files import read_json, save_text
+from weft.pairs.scores import better, is_finite
 from weft.recipe import Recipe, load_recipe
 from weft.runs.locks import lock_owner
 from weft.runs.training_log import read_events
@@ -124,24 +125,9 @@ def read_curve(log: Path, metric: str) -> dict[str, Any]:
         value = loss if metric == "loss" else float(record["metrics"][metric])
         if record["event"] == "validation":
             curve.append((step, value))
-        if is_finite(record) and (sign * value, -loss) > (best["score"], -best["loss"]):
+        if is_finite(record["loss"], record["perplexity"]) and (sign * value, -loss) > (best["score"], -best["loss"]):
             best = {"score": sign * value, "loss": loss, "value": value, "best_step": step}
     return {"step": step, "finished": finished, "curve": curve, **best}
-
-
-def is_finite(record: Mapping[str, Any]) -> bool:
-    """Whether the loss of a validation, and its exponential, are finite numbers."""
-    numbers = [record["loss"], *([] if record["perplexity"] is None else [record["perplexity"]])]
-    return all(abs(float(number)) < float("inf") for number in numbers)
-
-
-def better(metric: str) -> str:
-    """Whether a "higher" or a "lower" value of the metric is better."""
-    from weft.evaluation.metrics import compute_metrics
-
-    if metric == "loss":
-        return "lower"
-    return compute_metrics([metric], ["a"], ["a"], sources=["a"])[0].better
 
 
 def _recipe(arguments: Mapping[str, Any]) -> Recipe:

@@ -1,8 +1,9 @@
 """A time limit for training: how many updates and how many validations fit into it.
 
 `fit_settings` is arithmetic on a measured speed (speed.py). The learning rate schedule, which is a function of the
-steps, becomes shorter with them and keeps its shape. A recipe that fits is left as it is: a limit never makes a run
-longer. Should the machine become slower than it was when it was measured, the training loop ends at the limit.
+steps, becomes shorter with them and keeps its shape. A recipe that fits is left as it is, unless the time is to be
+used up (`lengthened`: for pairs, whose steps nobody has given). Should the machine become slower than it was when it
+was measured, the training loop ends at the limit.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from typing import NamedTuple
 from weft.errors import RecipeError, option, plural, warn
 from weft.recipe import TrainingSettings
 
-SAFETY = 0.93
+SAFETY = 0.96
 """The fraction of the time that is planned: speeds vary, and checkpoints take time too."""
 VALIDATION_SHARE = 0.25
 """The fraction of the time that validations may take."""
+MOST_VALIDATION_SHARE = 0.4
+"""… and that they may take where `GOOD_VALIDATIONS` need it."""
 VALIDATION_SAFETY = 1.3
 """Validations are planned to take longer than measured by this factor: a barely trained model writes long outputs."""
-GOOD_VALIDATIONS = 8
-"""If fewer validations than this fit, each translates fewer sentences."""
+GOOD_VALIDATIONS = 10
+"""If fewer validations than this fit, each translates fewer sentences, and then they may take more of the time."""
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 MIN_STEPS = 20
@@ -29,7 +32,12 @@ MIN_STEPS = 20
 MIN_WARMUP = 100
 """Warmup is not reduced below this many steps if the run has at least five times as many."""
 EVALUATION_SHARE = 0.15
-"""The fraction of the time that the evaluation after training may take; of a larger test set a sample is evaluated."""
+"""The fraction of the time that is planned for the evaluation after training. If a large test set takes longer, the
+time that is left in the end decides how much of it is evaluated."""
+MAX_LENGTHENING = 4.0
+"""How many times as many steps as those of the recipe a run may have in order to use up the time."""
+MAX_MODELS = 4
+"""Models of the same recipe that are trained at most, of different seeds, to use up the time."""
 
 
 class TimeLimit(NamedTuple):
@@ -50,6 +58,10 @@ class TimeLimit(NamedTuple):
     @property
     def end(self) -> float:
         return self.start + 60 * self.minutes
+
+    def after(self, seconds: float) -> TimeLimit:
+        """The limit of a run on which this many seconds were spent before, until it was interrupted."""
+        return self._replace(start=self.start - seconds)
 
     def remaining(self) -> float:
         """Seconds."""
@@ -138,6 +150,31 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
     return _fitted(settings.model_copy(update=changes), speed, validations)
 
 
+def lengthened(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> TrainingSettings:
+    """Settings of longer runs that use up the time: one run, or as many complete ones as fit, up to `MAX_MODELS`.
+
+    A run of the recipe takes R of the T seconds. n = ⌊T / R⌋ runs fit, and each has T / (n R) times the steps, at most
+    `MAX_LENGTHENING` times as many; early stopping ends those that no longer improve. Warmup and the interval of
+    validations become longer in proportion. Settings that do not fit once are returned as they are.
+    """
+    planned = seconds * SAFETY
+    validations = _all_validations(settings, speed, sentences)
+    needed = speed.startup + settings.steps * speed.step + validations.seconds
+    runs = min(int(planned / needed), MAX_MODELS)
+    if runs < 1:
+        return settings
+    updates = planned / runs - speed.startup - validations.seconds
+    steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
+    if validations.number:
+        steps, every = _whole_intervals(steps, validations.number)
+    else:
+        every = settings.validate_every
+    if steps <= settings.steps:
+        return settings
+    changes = {"steps": steps, "validate_every": every, "warmup": round(settings.warmup * steps / settings.steps)}
+    return settings.model_copy(update=changes)
+
+
 def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
     """The number of steps and the validation interval, such that the last validation is at the last step.
 
@@ -165,7 +202,11 @@ def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) 
         fitting = (affordable / VALIDATION_SAFETY - speed.loss) / speed.sentence
         sentences = int(max(MIN_SENTENCES, min(sentences, fitting)))
         cost = speed.validation(sentences)
-    return _Validations(max(min(count, int(seconds / cost) - averaging), 1), sentences, cost, averaging)
+    fitting_number = int(seconds / cost) - averaging
+    if fitting_number < GOOD_VALIDATIONS:
+        most = seconds * MOST_VALIDATION_SHARE / VALIDATION_SHARE
+        fitting_number = max(fitting_number, min(int(most / cost) - averaging, GOOD_VALIDATIONS))
+    return _Validations(max(min(count, fitting_number), 1), sentences, cost, averaging)
 
 
 def _fitted(settings: TrainingSettings, speed: Speed, validations: _Validations) -> FittedTraining:

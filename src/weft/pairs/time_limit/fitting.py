@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Protocol
+
 from weft.data.preparation import has_corpus, read_corpus
 from weft.errors import RecipeError, option
 from weft.evaluation.pairs import GROUPINGS
-from weft.pairs.time_limit.budget import EVALUATION_SHARE, Speed, TimeLimit, fit_settings
+from weft.pairs.time_limit.budget import EVALUATION_SHARE, Speed, TimeLimit, fit_settings, lengthened
 from weft.pairs.time_limit.speed import Measured, measure
 from weft.recipe import Recipe
 from weft.recipe.corpus import as_list
@@ -23,8 +25,20 @@ LOADING_SECONDS = 2.0
 """Loading the finished run."""
 
 
-def fit_run(run: NewRun, limit: TimeLimit) -> FittedRun:
-    """The recipe of a run with settings that fit into the limit."""
+class _Evaluation(NamedTuple):
+    """The evaluation that is planned after training."""
+
+    seconds: float = 0.0
+    items: int | None = None
+    """None: all."""
+    item_seconds: float = 0.0
+
+
+def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedRun:
+    """The recipe of a run with settings that fit into the limit.
+
+    ``lengthen``: more steps than the recipe has, if there is time for them (`lengthened`).
+    """
     recipe, model, prepared, validation_pairs, device, teacher = run
     settings = decide_compilation(recipe.training, model, device, limit.remaining())
     recipe = recipe.model_copy(update={"training": settings})
@@ -36,8 +50,10 @@ def fit_run(run: NewRun, limit: TimeLimit) -> FittedRun:
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
     speed = measure(measured, seconds=seconds, translates=translates)
     sentences = None if validation is None else validation.searched
-    evaluation, test_items = _evaluation(recipe, speed, validation, limit)
-    fitted = fit_settings(settings, speed, limit.remaining() - evaluation, sentences)
+    evaluation = _evaluation(recipe, speed, validation, limit)
+    left = limit.remaining() - evaluation.seconds
+    longer = lengthened(settings, speed, left, sentences) if lengthen else settings
+    fitted = fit_settings(longer, speed, left, sentences)
     _check_corpora(recipe, fitted.settings.steps)
     event = Fitted(
         step=0,
@@ -48,30 +64,65 @@ def fit_run(run: NewRun, limit: TimeLimit) -> FittedRun:
         validations=fitted.validations,
         validation_seconds=fitted.validation_seconds,
         seconds=fitted.seconds,
-        closing_seconds=fitted.closing_seconds + evaluation,
-        test_items=test_items,
+        closing_seconds=fitted.closing_seconds + evaluation.seconds,
+        test_items=evaluation.items,
+        item_seconds=evaluation.item_seconds,
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 
 
-def _evaluation(
-    recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit
-) -> tuple[float, int | None]:
-    """Seconds for an evaluation on the test set, and how many items of it; None: all."""
-    if not limit.evaluates:
-        return 0.0, None
-    split = "test" if has_corpus(recipe, "test") else "valid"
-    if not has_corpus(recipe, split):
-        return 0.0, None
-    items = len(GROUPINGS[recipe.evaluation.references](read_corpus(recipe, split)).sources)
+def _evaluation(recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit) -> _Evaluation:
+    """How long the evaluation on the test set takes, and how many items of it are planned."""
+    items = evaluation_size(recipe) if limit.evaluates else 0
+    if not items:
+        return _Evaluation()
     most = max(EVALUATION_SHARE * 60 * limit.minutes, LOADING_SECONDS) - LOADING_SECONDS
     if validation is None:
-        return LOADING_SECONDS + most, None
+        return _Evaluation(LOADING_SECONDS + most)
     each = EVALUATION_SAFETY * (speed.loss / len(validation.encoded) + speed.sentence)
     if items * each <= most:
-        return LOADING_SECONDS + items * each, None
+        return _Evaluation(LOADING_SECONDS + items * each, None, each)
     affordable = max(int(most / each), 1)
-    return LOADING_SECONDS + affordable * each, affordable
+    return _Evaluation(LOADING_SECONDS + affordable * each, affordable, each)
+
+
+def evaluation_size(recipe: Recipe) -> int:
+    """The number of items of the test set, or of the validation set in its place."""
+    split = "test" if has_corpus(recipe, "test") else "valid"
+    if not has_corpus(recipe, split):
+        return 0
+    return len(GROUPINGS[recipe.evaluation.references](read_corpus(recipe, split)).sources)
+
+
+class EvaluationPlan(Protocol):
+    """How many items of the test set time is reserved for; None: all; and how long each takes."""
+
+    @property
+    def test_items(self) -> int | None: ...
+    @property
+    def item_seconds(self) -> float: ...
+
+
+def evaluation_items_within(recipe: Recipe, plan: EvaluationPlan, seconds: float) -> int | None:
+    """How many items of the test set are evaluated in the time that is left in the end; None: all of them.
+
+    At least as many as were planned, for which time was reserved.
+    """
+    if plan.test_items is None or not plan.item_seconds:
+        return None
+    affordable = max(int((seconds - LOADING_SECONDS) / plan.item_seconds), plan.test_items, 1)
+    return None if affordable >= evaluation_size(recipe) else affordable
+
+
+def evaluation_reserve(recipe: Recipe, limit: TimeLimit, item_seconds: float) -> tuple[float, int | None]:
+    """Seconds to be left for the evaluation at the end, and for how many items of the test set; None: all."""
+    items = evaluation_size(recipe) if limit.evaluates else 0
+    if not items:
+        return 0.0, None
+    most = EVALUATION_SHARE * 60 * limit.minutes
+    if items * item_seconds <= most:
+        return LOADING_SECONDS + items * item_seconds, None
+    return LOADING_SECONDS + most, max(int(most / item_seconds), 1)
 
 
 def _check_corpora(recipe: Recipe, steps: int) -> None:

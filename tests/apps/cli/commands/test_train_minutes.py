@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.apps.cli.commands.train import _report_interruption
+from weft.pairs.request import TrainingRequest
+from weft.pairs.source import find_pairs
 from weft.pairs.time_limit import fitting
 from weft.pairs.time_limit.budget import Speed
 
@@ -43,3 +46,23 @@ def test_fitted(command: Callable[..., tuple[str, str]], tmp_path: Path, monkeyp
 )
 def test_refused(refusal: Callable[..., str], arguments: list[str], message: str) -> None:
     assert refusal("train", *arguments) == message
+
+
+def test_where_an_interrupted_race_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs, out = tmp_path / "pairs.tsv", tmp_path / "run"
+    pairs.write_text("".join(f"w{n}\t{n}\n" for n in range(50)))
+    source = find_pairs(str(pairs), None, None, None)
+    request = TrainingRequest("", [], out, None, False, 5.0, None, source).with_recommendation()
+
+    def line() -> str:
+        _report_interruption(request, "")
+        return capsys.readouterr().err
+
+    assert line() == "weft: interrupted before training began\n"
+    (tmp_path / "run.race").mkdir()
+    (tmp_path / "run.race/race.json").write_text("{}")
+    assert line() == "weft: interrupted in the race; the same command continues it\n"
+    out.mkdir()
+    for name in ("recipe.toml", "metrics.json"):
+        (out / name).touch()
+    assert line() == f"weft: interrupted while training further models; the run is complete: {out}\n"

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from weft.apps.cli.terminal import progress
 from weft.apps.cli.terminal.progress import ProgressReporter, machine, short
+from weft.pairs.race.events import RaceSkipped, TimeUsed
 from weft.runtime.activity import activity
 from weft.training.events import Diagnosis, Event, Finished, Fitted, Started, Step, Validation
 
@@ -89,6 +90,15 @@ def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert expected(STARTED, replace(fitted, steps=9_000, step_seconds=1.25, validations=0)) == [
         f"fits into 5 min: all 9,000 steps of the recipe (1.2 s each on {cpu}); about 5 min"
     ]
+    assert expected(STARTED, replace(fitted, steps=12_000, validations=0)) == [
+        f"fits into 5 min: 12,000 steps, 1.3 times as many as usual (42 ms each on {cpu}); about 5 min"
+    ]
+
+
+def test_decisions_of_a_race() -> None:
+    events = [RaceSkipped(0, "a reason"), TimeUsed(9, 10.0, 9.5, "done")]
+    lines = ["no race: a reason", "9.5 of 10 min used before the evaluation; done"]
+    assert printed(events, width=100).splitlines() == lines
 
 
 def test_the_end() -> None:

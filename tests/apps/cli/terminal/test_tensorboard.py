@@ -5,7 +5,8 @@ import traceback
 
 import pytest
 
-from weft.apps.cli.terminal.tensorboard import with_tensorboard
+from weft.apps.cli.terminal.tensorboard import _written, with_tensorboard
+from weft.pairs.race.events import RaceSkipped
 from weft.training.events import Validation
 
 
@@ -39,3 +40,8 @@ def test_scalars_are_written_and_the_writer_is_closed_even_after_an_error(monkey
     with pytest.raises(ValueError, match="of the training loop"):
         list(with_tensorboard(failing_events(), tmp_path))
     assert calls == [str(tmp_path / "tensorboard"), ("valid/loss", 2.0, 1), ("valid/bleu", 3.0, 1), "closed"]
+
+
+def test_the_run_folder_of_a_race_is_not_created_before_the_race_is_decided(tmp_path):
+    events = [RaceSkipped(0, "a reason")]
+    assert list(_written(iter(events), writer_class=None, folder=tmp_path / "run")) == events

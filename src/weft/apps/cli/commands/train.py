@@ -41,7 +41,7 @@ Lora = Annotated[
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
-MINUTES_HELP = "Time limit: the speed is measured, and the number of steps is fitted to it."
+MINUTES_HELP = "Time limit: with PAIRS, networks of different kinds race, and the best one is trained with the rest."
 Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with PAIRS and with --minutes."
 Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
@@ -160,10 +160,17 @@ def _launch(request: TrainingRequest, *, workers: int, restarts: int) -> int:
 def _report_interruption(request: TrainingRequest, options: str) -> None:
     """Say where an interrupted run stands, and the command that continues it."""
     from weft.errors import WeftError
+    from weft.pairs.race.record import interrupted_race
     from weft.runs.layout import RunFolder
     from weft.runs.weights import resume_command
 
     folder = request.folder(request.settings())
+    if interrupted_race(folder):
+        typer.echo("weft: interrupted in the race; the same command continues it", err=True)
+        return
+    if not request.resume and RunFolder(folder).metrics.is_file():
+        typer.echo(f"weft: interrupted while training further models; the run is complete: {folder}", err=True)
+        return
     try:
         step = RunFolder(folder).newest_step()
     except (WeftError, OSError):
@@ -176,6 +183,7 @@ def _train(request: TrainingRequest, team: Workers, *, watch: bool) -> None:
     """Train as one of the workers, or alone."""
     from weft.apps.cli.terminal.progress import ProgressReporter
     from weft.apps.cli.terminal.tensorboard import with_tensorboard
+    from weft.pairs.race.events import TimeUsed
     from weft.pairs.train import plan_run, train_run
     from weft.training.events import Fitted
 
@@ -187,13 +195,13 @@ def _train(request: TrainingRequest, team: Workers, *, watch: bool) -> None:
         for _ in events:
             pass
         return
-    test_items: int | None = None
+    plan: Fitted | TimeUsed | None = None
     with closing(events):
         shown = with_tensorboard(ProgressReporter()(events), run.folder)
         for event in with_watch(shown, run.folder) if watch else shown:
-            test_items = event.test_items if isinstance(event, Fitted) else test_items
+            plan = event if isinstance(event, Fitted | TimeUsed) else plan
     if run.evaluates:
-        _show_outcome(run.folder, device=run.recipe.training.device, limit=test_items)
+        _show_outcome(run.folder, device=run.recipe.training.device, limit=run.evaluation_items(plan))
     typer.echo(run.folder)
 
 

@@ -64,6 +64,7 @@ class ProgressReporter:
 
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """Show the events and pass them on."""
+        from weft.pairs.race.events import RaceEvent
         from weft.training.events import Averaged, Diagnosis, Finished, Fitted, Skipped, Started, Step, Validation
 
         try:
@@ -78,6 +79,8 @@ class ProgressReporter:
                     self._validation(event)
                 elif isinstance(event, Averaged):
                     self._averaged(event)
+                elif isinstance(event, RaceEvent):
+                    self.console.print(str(event))
                 elif isinstance(event, Diagnosis):
                     self.console.print(f"warning: {event.message}", style="yellow")
                 elif isinstance(event, Skipped):
@@ -133,6 +136,8 @@ class ProgressReporter:
         if started is None:
             return
         steps = f"{event.steps:,} of the recipe's {event.recipe_steps:,} steps"
+        if event.steps > event.recipe_steps:
+            steps = f"{event.steps:,} steps, {event.steps / event.recipe_steps:.1f} times as many as usual"
         steps = f"all {event.steps:,} steps of the recipe" if event.steps == event.recipe_steps else steps
         each = f"{1000 * event.step_seconds:,.0f} ms" if event.step_seconds < 1 else f"{event.step_seconds:.1f} s"
         validations = f", {plural(event.validations, 'validation')}" if event.validations else ""

@@ -25,12 +25,13 @@ def _import_writer() -> Any:
 
 
 def _written(events: Iterator[Event], writer_class: Any, folder: Path) -> Iterator[Event]:
+    from weft.pairs.race.events import RaceEvent
     from weft.training.events import Step, Validation
 
-    writer = None
+    writer: Any = None
     try:
         for event in events:
-            if writer is None:  # the run folder exists from the first event on
+            if writer is None and not isinstance(event, RaceEvent):  # the run folder exists from then on
                 writer = writer_class(str(folder / "tensorboard"))
             if isinstance(event, Step):
                 writer.add_scalar("train/loss", event.loss, event.step)

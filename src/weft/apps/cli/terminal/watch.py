@@ -26,11 +26,14 @@ def check_watch() -> None:
 
 
 def with_watch(events: Iterator[Event], folder: Path) -> Iterator[Event]:
-    """Pass the events on; from the first one until training ends, a service shows the run."""
+    """Pass the events on; once the run folder exists, a service shows the run, until training ends."""
+    from weft.pairs.race.events import RaceEvent
+
     service: subprocess.Popen[bytes] | None = None
     try:
         for event in events:
-            service = service or start_service(folder)
+            if service is None and not isinstance(event, RaceEvent):
+                service = start_service(folder)
             yield event
     finally:
         if service is not None:

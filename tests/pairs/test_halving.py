@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.apps.tuning.halving import (
+from weft.pairs.halving import (
     Speed,
     Standing,
     affordable_steps,

@@ -1,0 +1,29 @@
+"""A race between recipes for the same pairs: what ``weft train PAIRS --minutes N`` does with the minutes.
+
+    OUT.race/NAME      the probe of each candidate, an ordinary run folder; removed when the race is decided
+    OUT                the winner, trained again from its first step with the rest of the time: an ordinary run folder
+    OUT/race/model-N   further models of the winner's recipe, with other seeds, as long as a complete one fits
+    OUT/race/race.json what was decided, with its numbers
+
+**Probes.** Every candidate trains for the same time, in turns. After half of it the worse half is eliminated
+(`weft.pairs.halving`), at its end the best one wins. The learning rate of a probe does not decay after its warmup. In
+the first quarter of 600 steps (two sets, three candidates each) a schedule that decays to zero within the probe had a
+higher validation loss in six of six cases and was undecided between the best candidate and another one; without decay
+the probe had the final winner on both. The winner does not continue its probe: it is trained again, with a schedule for
+all of the time that is left, so that it is not bound to what was planned before the race, and RUN/recipe.toml trains
+the same model again.
+
+**Kills.** OUT appears complete in one rename, resumable, when the winner starts; until then there is OUT.race, from
+which the same command continues. A further model takes the place of the winner file by file, each in one rename.
+
+    events.py       what is reported
+    plan.py         whether to race, for how long, and how many further models fit: arithmetic
+    probe.py        a candidate of the race: trained up to a step, with its best validation so far
+    race.py         the rungs of a race
+    record.py       OUT.race and race.json
+    shared_data.py  one tokenized corpus for all candidates and seeds
+    models.py       the winner, further models, and which of them becomes the run
+    exchange.py     two run folders exchange their models
+    scoring.py      models and their ensemble on the same validation items
+    run.py          all of that, in order
+"""

@@ -1,0 +1,183 @@
+"""Recipes beside the recommended one that differ from it in kind; a race (`weft.pairs.race`) decides between them.
+
+The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
+they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
+only one other kind, the recommended network with or without label smoothing. Units, splits, metric and search are those
+of the recommended recipe, so that all candidates share one tokenized corpus and are judged alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from weft.errors import RecipeError
+from weft.pairs.profiling.profile import PairProfile
+from weft.pairs.recommendation.choices import Choice, as_tree
+from weft.pairs.recommendation.devices import Device, likely_device
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, find_task
+from weft.pairs.recommendation.network import recurrent, transformer
+from weft.pairs.recommendation.recommend import Recommendation
+from weft.pairs.recommendation.schedule import choose_training
+from weft.recipe import Recipe, make_recipe
+
+Kind = Literal["hard", "recurrent", "transformer"]
+
+MAX_CANDIDATES = 3
+MANY_SENTENCES = 100_000
+"""Pairs of sentences from which on a recurrent network is not worth a try."""
+PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
+"""Settings that decide what would be raced, or how: with one of them given, there is no race."""
+FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup")
+"""Settings of [training] that depend on the network."""
+
+
+@dataclass(frozen=True)
+class CandidateRecipe:
+    """A recipe that takes part in a race."""
+
+    name: str
+    """The kind, which is also the name of its folder."""
+    summary: str
+    """The network in a few words: "GRU 256, hard monotone attention"."""
+    reason: str
+    recipe: Recipe
+    lines: tuple[str, ...]
+    """Its choices, for the head of RUN/recipe.toml."""
+
+
+def pins_the_model(changes: Sequence[Sequence[str]]) -> bool:
+    """Whether settings with these names leave nothing to race for."""
+    return any([*name][: len(group)] == group for name in changes for group in PINNING)
+
+
+def propose(
+    recommendation: Recommendation, given: Sequence[Sequence[str]] = (), device: Device | None = None
+) -> list[CandidateRecipe]:
+    """The recommended recipe, and one or two of other kinds; only the recommended one if the model is given.
+
+    ``given``: names of settings that were given; they are the same in all candidates.
+    """
+    tree, profile = recommendation.settings, recommendation.profile
+    task, device = find_task(profile), device or trained_on(recommendation.recipe)
+    chosen = kind_of(tree["model"])
+    topics = {choice.topic: choice for choice in recommendation.choices}
+    summary = ", ".join(topics[name].value for name in ("model", "attention") if name in topics)
+    reason = topics["model"].reason if "model" in topics else "recommended"
+    first = CandidateRecipe(chosen, summary, reason, recommendation.recipe, tuple(recommendation.lines()))
+    candidates = [first]
+    if pins_the_model(given):
+        return candidates
+    for kind in _other_kinds(profile, task, chosen):
+        choices = _network(kind, profile, tree, device)
+        changed = {"model": _model(choices, tree["model"])}
+        changed["training"] = _schedule(profile, task, {**tree, **changed}, device, given)
+        candidates += _candidate(recommendation, kind, choices, changed)
+    smoothing = tree["training"].get("label_smoothing", 0.1)
+    is_given = ["training", "label_smoothing"] in map(list, given)
+    if len(candidates) < MAX_CANDIDATES and not task.is_formal and not is_given:
+        value = 0.1 if smoothing == 0 else 0.0
+        name = "smoothed" if value else "unsmoothed"
+        settings = {"training.label_smoothing": value}
+        choice = Choice("label smoothing", f"{value:g}", "on trial against the usual", settings)
+        candidates += _candidate(recommendation, name, [choice], {"training": {"label_smoothing": value}})
+    return candidates[:MAX_CANDIDATES]
+
+
+def trained_on(recipe: Recipe) -> Device:
+    """The kind of device that a recipe is for."""
+    name = recipe.training.device
+    return likely_device() if name == "auto" else "cpu" if name == "cpu" else "cuda"
+
+
+def kind_of(model: dict[str, Any]) -> Kind:
+    """The kind of network of a recipe's [model]."""
+    if model["decoder"]["kind"] == "transformer":
+        return "transformer"
+    return "hard" if model.get("attention", {}).get("hard", "none") != "none" else "recurrent"
+
+
+def _other_kinds(profile: PairProfile, task: Task, chosen: Kind) -> list[Kind]:
+    """The kinds that were not chosen and may be better for such a task, the likelier first."""
+    kinds: list[Kind] = []
+    numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
+    if task.is_word_level and not numbers:  # numbers are not in the order of what they stand for
+        kinds.append("hard")
+    if task.is_word_level or profile.pairs < MANY_SENTENCES:
+        kinds.append("recurrent")
+    kinds.append("transformer")
+    return [kind for kind in kinds if kind != chosen]
+
+
+def _network(kind: Kind, profile: PairProfile, tree: dict[str, Any], device: Device) -> list[Choice]:
+    """The network of another kind than that of the recipe ``tree``, as large as is usual for that many pairs."""
+    model, joint = tree["model"], tree["tokenizer"].get("joint", False)
+    hidden = 512 if device == "cuda" and profile.pairs >= 1_000 else 256
+    copies = {"model.copy": True} if model.get("copy") else {}
+    dropout = model.get("dropout", 0.3)
+    if kind == "hard":
+        choices = [
+            Choice("model", f"GRU {hidden}", "on trial", recurrent("gru", hidden, hidden // 2)),
+            Choice("attention", "hard and monotone", "on trial", {"model.attention.hard": "first"}),
+        ]
+        dropout = max(dropout, 0.4)
+    elif kind == "recurrent":
+        settings = {**recurrent("lstm", hidden, hidden // 2), "model.decoder.input_feeding": True, **copies}
+        choices = [Choice("model", f"LSTM {hidden} with attention", "on trial", settings)]
+        if not copies:
+            sparse = {"model.attention.score": "general", "model.attention.normalizer": "entmax15"}
+            choices.append(Choice("attention", "sparse", "on trial", sparse))
+        dropout = max(dropout, 0.3)
+    else:
+        layers, width = (3, 256) if profile.pairs >= 2_000 else (2, 128)
+        if device == "cpu":
+            layers = 2
+        tie = "all" if joint else "target"
+        settings = {**transformer((layers, layers), width, 4 * width, 4), "model.tie": tie, **copies}
+        value = f"Transformer, {layers} + {layers} layers of {width}"
+        choices = [Choice("model", value, "on trial", settings)]
+        dropout = min(dropout, 0.3)
+    reason = "as in the recommended recipe, within limits"
+    return [*choices, Choice("dropout", f"{dropout:g}", reason, {"model.dropout": dropout})]
+
+
+def _model(choices: list[Choice], recommended: dict[str, Any]) -> dict[str, Any]:
+    """[model] of a candidate; the number of sources is a property of the pairs."""
+    model: dict[str, Any] = as_tree(choices)["model"]
+    if "sources" in recommended:
+        model["sources"] = deepcopy(recommended["sources"])
+    return model
+
+
+def _schedule(
+    profile: PairProfile, task: Task, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Settings of [training] that depend on the network, but for those that were given."""
+    training = as_tree(choose_training(profile, task, tree, device))["training"]
+    return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
+
+
+def _candidate(
+    recommendation: Recommendation, name: str, choices: list[Choice], changed: dict[str, dict[str, Any]]
+) -> list[CandidateRecipe]:
+    """The recommended recipe with another [model] or other settings of [training]; none if they contradict the rest."""
+    tree = deepcopy(recommendation.settings)
+    if "model" in changed:
+        tree["model"] = changed["model"]
+    tree["training"] = {**tree.get("training", {}), **changed.get("training", {})}
+    tree.setdefault("name", recommendation.recipe.name)
+    try:
+        variant = make_recipe(tree)
+    except RecipeError:
+        return []
+    recipe = recommendation.recipe.model_copy(update={"model": variant.model, "training": variant.training})
+    topics = {choice.topic for choice in choices}
+    dropped = {"model", "attention", "dropout", "copying", "embeddings"} if "model" in changed else set()
+    kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | dropped]
+    lines = (*kept, *(choice.line() for choice in choices), *(f"warning: {text}" for text in recommendation.warnings))
+    summary = ", ".join(choice.value for choice in choices if choice.topic in ("model", "attention"))
+    if not summary:
+        summary = ", ".join(f"{choice.topic} {choice.value}" for choice in choices)
+    return [CandidateRecipe(name, summary, "another kind than the rules chose", recipe, lines)]
