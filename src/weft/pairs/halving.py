@@ -4,7 +4,7 @@
     steps        S/4, S/2, S        the last rung is the end of the training
 
 A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is how many candidates
-train at once.
+train at once. `standing_of` makes the standing of a candidate from its validation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import heapq
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from weft.training.events import Averaged, Validation
 
 FINALISTS = 3
 """Candidates that are trained to the end: the members of the ensemble."""
@@ -129,3 +132,33 @@ def _remaining_seconds(names: Sequence[str], steps: Sequence[int], costs: dict[s
         total += elapsed([costs[name].seconds(end - start) for name in names[:size]], parallel)
         size = next_size(size)
     return total
+
+
+# Validation scores of candidates
+
+
+def better(metric: str) -> str:
+    """Whether a "higher" or a "lower" value of the metric is better."""
+    from weft.evaluation.metrics import compute_metrics
+
+    if metric == "loss":
+        return "lower"
+    return compute_metrics([metric], ["a"], ["a"], sources=["a"])[0].better
+
+
+def is_finite(loss: float, perplexity: float | None) -> bool:
+    """Whether the loss of a validation, and its exponential, are finite numbers."""
+    return all(abs(float(number)) < float("inf") for number in (loss, 0.0 if perplexity is None else perplexity))
+
+
+def value_of(event: Validation | Averaged, metric: str) -> float:
+    """The number of a validation that runs are compared by."""
+    return event.loss if metric == "loss" else event.metrics[metric]
+
+
+def standing_of(name: str, event: Validation | Averaged, metric: str) -> Standing:
+    """A validation as successive halving ranks it."""
+    if not is_finite(event.loss, event.perplexity):
+        return Standing(name, -float("inf"), float("inf"))
+    value = value_of(event, metric)
+    return Standing(name, value if better(metric) == "higher" else -value, event.loss)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from weft.files import save_text
-from weft.interop.portability import EXPORTS_TO, NO_EXPORT_TO, export_lines
 from weft.pairs.race.events import TimeUsed
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.time_limit.budget import TimeLimit
@@ -55,8 +54,9 @@ def train_planned(run: PlannedRun, options: TrainingOptions, *, lengthen: bool =
     fit = None if run.limit is None else partial(fit_run, limit=run.limit, lengthen=lengthen)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
     events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
-    exports = export_lines(run.recipe) if options.model is None and options.workers.is_main else []
-    yield from _with_exports(events, RunFolder(run.folder), exports)
+    if options.model is None and options.workers.is_main:
+        events = _with_exports(events, RunFolder(run.folder), run.recipe)
+    yield from events
 
 
 def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
@@ -73,13 +73,15 @@ def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
             yield event
 
 
-def _with_exports(events: Events, run: RunFolder, lines: list[str]) -> Events:
-    """Pass the events on; whenever the model card has been written, it gets lines about exports."""
+def _with_exports(events: Events, run: RunFolder, recipe: Recipe) -> Events:
+    """Pass the events on; at the end of training, the model card gets lines about exports."""
     with closing(events):
         for event in events:
-            if lines and isinstance(event, Started | Finished):
-                card = with_facts(run.card.read_text("utf-8"), lines, (EXPORTS_TO, NO_EXPORT_TO))
-                save_text(run.card, card)
+            if isinstance(event, Finished) and run.card.is_file():
+                from weft.interop.portability import EXPORTS_TO, NO_EXPORT_TO, export_lines
+
+                lines = export_lines(recipe)
+                save_text(run.card, with_facts(run.card.read_text("utf-8"), lines, (EXPORTS_TO, NO_EXPORT_TO)))
             yield event
 
 

@@ -98,7 +98,7 @@ class TuningResult:
         comparison: Outcome,
     ) -> TuningResult:
         """``order``: of those that did not fail, by their validations during training; ``comparison``: of the best."""
-        from weft.pairs.scores import better
+        from weft.pairs.halving import better
 
         metric = candidates[0].recipe.training.metric
         direction = better(metric)

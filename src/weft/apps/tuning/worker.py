@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from weft.apps.tuning.job import Job
 from weft.errors import WeftError, is_out_of_memory
 from weft.files import read_json, save_text
-from weft.pairs.scores import better, is_finite
+from weft.pairs.halving import better, is_finite
 from weft.recipe import Recipe, load_recipe
 from weft.runs.locks import lock_owner
 from weft.runs.training_log import read_events

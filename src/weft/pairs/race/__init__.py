@@ -3,6 +3,7 @@
     OUT.race/NAME      the probe of each candidate, an ordinary run folder; removed when the race is decided
     OUT                the winner, trained again from its first step with the rest of the time: an ordinary run folder
     OUT/race/model-N   further models of the winner's recipe, with other seeds, as long as a complete one fits
+    OUT/race/distilled a model of the same recipe, trained on the outputs of their ensemble, if that is the better one
     OUT/race/race.json what was decided, with its numbers
 
 **Probes.** Every candidate trains for the same time, in turns. After half of it the worse half is eliminated
@@ -21,9 +22,8 @@ which the same command continues. A further model takes the place of the winner 
     probe.py        a candidate of the race: trained up to a step, with its best validation so far
     race.py         the rungs of a race
     record.py       OUT.race and race.json
-    shared_data.py  one tokenized corpus for all candidates and seeds
     models.py       the winner, further models, and which of them becomes the run
     exchange.py     two run folders exchange their models
     scoring.py      models and their ensemble on the same validation items
-    run.py          all of that, in order
+    run.py          all of that, in order, on one tokenized corpus
 """

@@ -9,11 +9,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from weft.errors import WeftWarning
-from weft.pairs.halving import Standing
+from weft.pairs.halving import Standing, better, standing_of, value_of
 from weft.pairs.race.events import ProbeScored
 from weft.pairs.race.plan import OVERTIME, PROBE_VALIDATIONS
 from weft.pairs.recommendation.proposals import CandidateRecipe
-from weft.pairs.scores import better, standing_of, value_of
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import fit_run
 from weft.recipe import Recipe

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from weft.data.preparation import has_corpus
+from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prepare
+from weft.data.preparation.recorded_files import provenance
 from weft.pairs.planned_run import PlannedRun
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
 from weft.pairs.race.models import Distill, FurtherModels, Teachers
@@ -15,9 +17,8 @@ from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_bef
 from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
 from weft.pairs.race.record import RaceRecord
-from weft.pairs.race.shared_data import SharedPreparation
 from weft.pairs.recommendation.proposals import CandidateRecipe
-from weft.recipe import load_recipe
+from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
 from weft.training import train as core
@@ -28,6 +29,24 @@ REFERENCES = 0.5
 """The share of reference pairs among those that a student is trained on; the others have outputs of the ensemble."""
 MEASUREMENTS = 2
 """How often the speed is measured before it is taken for too slow: the first updates of a process are."""
+
+
+class SharedPreparation:
+    """`prepare` that remembers its results, by everything that they depend on.
+
+    The seed is not part of that (`provenance`): a further model of another seed has the tokenizer of the first.
+    """
+
+    def __init__(self) -> None:
+        self.corpora: dict[str, PreparedCorpus] = {}
+
+    def __call__(self, recipe: Recipe, **options: Any) -> PreparedCorpus:
+        if any(options.values()) or recipe.data.streaming or recipe.data.prepared is not None:
+            return prepare(recipe, **options)
+        key = json.dumps([provenance(recipe, find_corpora(recipe, "train")), recipe.data.model_dump(mode="json")])
+        if key not in self.corpora:
+            self.corpora[key] = prepare(recipe, **options)
+        return self.corpora[key]
 
 
 class _Decision(NamedTuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.evaluation.summary import summarize
 from weft.files import read_json
-from weft.pairs.scores import better
+from weft.pairs.halving import better
 from weft.recipe import Recipe
 from weft.runs.layout import RunFolder
 from weft.translation.load import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.pairs.race.shared_data import SharedPreparation
+from weft.pairs.race.run import SharedPreparation
 from weft.recipe import make_recipe
 
 

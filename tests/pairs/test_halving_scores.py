@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from weft.pairs.halving import Standing
-from weft.pairs.scores import better, is_finite, standing_of, value_of
+from weft.pairs.halving import Standing, better, is_finite, standing_of, value_of
 from weft.training.events import Validation
 
 
