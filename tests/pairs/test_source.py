@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -53,9 +53,9 @@ def test_pairs_of_a_program() -> None:
 
 def test_what_can_be_read_once_is_kept_beside_the_run() -> None:
     os.mkfifo("pipe")
-    with ThreadPoolExecutor() as writer:
-        writer.submit(Path("pipe").write_text, TSV)
-        recipe = PairSource(PairsArgument("pipe")).recommend([], None, Path("runs/x")).recipe
+    writer = Thread(target=Path("pipe").absolute().write_text, args=(TSV,), daemon=True)
+    writer.start()
+    recipe = PairSource(PairsArgument("pipe")).recommend([], None, Path("runs/x")).recipe
     assert recipe.data.train == "runs/x.tsv" and Path("runs/x.tsv").read_text() == TSV
     source = as_source([(f"a{n}", f"b\n{n}") for n in range(20)], None, None)
     assert source is not None

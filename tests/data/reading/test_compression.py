@@ -180,6 +180,19 @@ class TestPipes:
         assert TextPairs((str(path),)).files() == [], "there is nothing of it to look at later"
         writer.join()
 
+    def test_pipes_of_one_name_in_two_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A process may read the second long after the first."""
+        for name in ("first", "second"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)
+            os.mkfifo("pipe")
+            path, content = Path("pipe").absolute(), name.encode()
+            writer = threading.Thread(target=path.write_bytes, args=(content,), daemon=True)
+            writer.start()
+            assert contents(Path("pipe")) == content == contents(Path("pipe"))
+            writer.join(60)
+            assert not writer.is_alive()
+
     def test_waiting_for_a_program_that_writes_to_it_is_an_activity(self, tmp_path: Path) -> None:
         path = tmp_path / "pipe"
         os.mkfifo(path)

@@ -143,7 +143,7 @@ def test_a_table_that_is_not_there(tmp_path):
     assert failure(read_table(path, source=[1], target=[2])) == f"{path}: no such file"
 
 
-TEXT = st.text().filter(lambda text: not set(text) & set("\t\n\ufeff") and not text.endswith("\r"))
+TEXT = st.text().filter(lambda text: not set(text) & set("\t\n\0\ufeff") and not text.endswith("\r"))
 
 
 @given(st.lists(st.builds(Pair, TEXT, TEXT, st.none())))

@@ -88,13 +88,14 @@ def open_rereadable(path: Path | str) -> AbstractContextManager[BinaryIO]:
     """The decompressed bytes of a file, from the beginning at every call."""
     if str(path) == "-":
         return _spooled("-", _standard_input())
-    mode = Path(path).stat().st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # opening a folder is an error that says so
+    status = Path(path).stat()
+    if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):  # opening a folder is an error that says so
         return open_decompressed(path)
-    if str(path) in _SPOOLS:
-        return _decompressed(Path(path), _spooled(str(path), None))
+    identity = (Path(path).absolute(), status.st_dev, status.st_ino)
+    if identity in _SPOOLS:
+        return _decompressed(Path(path), _spooled(str(path), None, identity))
     with _open(Path(path)) as pipe:
-        return _decompressed(Path(path), _spooled(str(path), pipe))
+        return _decompressed(Path(path), _spooled(str(path), pipe, identity))
 
 
 @contextmanager
@@ -293,17 +294,21 @@ def copy_bounded(pipe: BinaryIO, copy: BinaryIO, path: str) -> None:
         ) from None
 
 
-_SPOOLS: dict[str, tuple[BinaryIO | None, BinaryIO]] = {}
-"""For each pipe, by its name, its origin and the temporary file that it was copied to."""
+_SPOOLS: dict[object, tuple[BinaryIO | None, BinaryIO]] = {}
+"""For each pipe, by its identity, its origin and the temporary file that it was copied to.
+
+The identity is ``-`` or path, device and inode: another pipe of the same name, in another folder or made later, is
+another one.
+"""
 
 
-def _spooled(name: str, pipe: BinaryIO | None) -> BinaryIO:
-    known = _SPOOLS.get(name)
+def _spooled(name: str, pipe: BinaryIO | None, identity: object = "-") -> BinaryIO:
+    known = _SPOOLS.get(identity)
     if known is None or (name == "-" and known[0] is not pipe):
         assert pipe is not None
         copy = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (it lives as long as the process)
         copy_bounded(pipe, copy, name)
-        known = _SPOOLS[name] = (pipe if name == "-" else None, copy)
+        known = _SPOOLS[identity] = (pipe if name == "-" else None, copy)
     return cast(BinaryIO, io.BufferedReader(_SpoolReader(known[1].fileno()), BUFFER_BYTES))
 
 

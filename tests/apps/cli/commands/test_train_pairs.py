@@ -8,8 +8,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -120,9 +120,8 @@ def test_standard_input_is_kept_beside_the_run(command: Command, monkeypatch: py
 def test_a_pipe_is_kept_too(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo("pipe")
     content = Path("pairs.tsv").read_bytes()
-    with ThreadPoolExecutor() as writer:
-        writer.submit(Path("pipe").write_bytes, content)
-        [recipe] = recommended(command, monkeypatch, ["pipe"])
+    Thread(target=Path("pipe").absolute().write_bytes, args=(content,), daemon=True).start()
+    [recipe] = recommended(command, monkeypatch, ["pipe"])
     assert recipe.data.train == "runs/pairs.tsv" and Path("runs/pairs.tsv").read_bytes() == content
 
 
