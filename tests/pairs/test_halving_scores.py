@@ -19,3 +19,9 @@ def test_standings() -> None:
     diverged = Validation(5, 2.0, float("inf"), {"bleu": 30.0})
     assert standing_of("a", diverged, "bleu") == Standing("a", -float("inf"), float("inf"))
     assert is_finite(1.0, None) and not is_finite(float("nan"), None)
+
+
+def test_a_structural_holdout_counts_half() -> None:
+    event = Validation(5, 2.0, 7.4, {"bleu": 30.0}, structural={"loss": 4.0, "bleu": 10.0})
+    assert value_of(event, "bleu") == 20.0 and value_of(event, "loss") == 3.0
+    assert standing_of("a", event, "bleu") == Standing("a", 20.0, 2.0)

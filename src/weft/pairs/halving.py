@@ -152,8 +152,9 @@ def is_finite(loss: float, perplexity: float | None) -> bool:
 
 
 def value_of(event: Validation | Averaged, metric: str) -> float:
-    """The number of a validation that runs are compared by."""
-    return event.loss if metric == "loss" else event.metrics[metric]
+    """The number of a validation that runs are compared by; with a structural holdout, the mean of both numbers."""
+    value = event.loss if metric == "loss" else event.metrics[metric]
+    return value if metric not in event.structural else (value + event.structural[metric]) / 2
 
 
 def standing_of(name: str, event: Validation | Averaged, metric: str) -> Standing:

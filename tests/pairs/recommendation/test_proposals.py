@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from fixtures import kinds_of_pairs as kinds
+from weft.pairs.race.probe import STRUCTURE, probe_recipe
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.proposals import kind_of, pins_the_model, propose
 from weft.pairs.recommendation.recommend import Recommendation
@@ -66,6 +67,17 @@ def test_every_kind_of_pairs_has_another_candidate(
     networks = {candidate.recipe.model.model_dump_json() for candidate in candidates}
     assert len(networks) >= 2, "of another kind, not only trained in another way"
     assert {candidate.recipe.model.copies for candidate in candidates} == {candidates[0].recipe.model.copies}
+
+
+def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
+    candidates = propose(recommended(tmp_path, ALL_KINDS["commands"](2_000)), [], "cpu")
+    assert [candidate.name for candidate in candidates] == ["location", "recurrent", "transformer"]
+    assert {candidate.recipe.model.decoder.positions for candidate in candidates[2:]} == {"rotary"}  # type: ignore[union-attr]
+    for candidate in candidates:
+        assert candidate.by_structure and not candidate.recipe.data.holdout.structure
+        assert probe_recipe(candidate).data.holdout.structure == STRUCTURE
+    [spelling, *_] = propose(recommended(tmp_path, SPELLING), [], "cpu")
+    assert not probe_recipe(spelling).data.holdout.structure
 
 
 def test_what_was_given_is_the_same_in_all(tmp_path: Path) -> None:

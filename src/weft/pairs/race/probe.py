@@ -24,12 +24,20 @@ PROBE_SENTENCES = 200
 """Validation sentences that a probe translates at most, the same for all candidates."""
 
 
-def probe_recipe(recipe: Recipe) -> Recipe:
-    """A recipe with the validations of a probe, and a learning rate that does not decay after the warmup.
+STRUCTURE = 0.1
+"""The share of the pairs of a formal language that a probe holds out for their structure."""
 
-    The steps are fitted to the time later. In the few steps of a probe a rate that decays to zero learns less.
+
+def probe_recipe(candidate: CandidateRecipe) -> Recipe:
+    """The recipe of a candidate with the validations of a probe, and a learning rate that does not decay after warmup.
+
+    The steps are fitted to the time later. In the few steps of a probe a rate that decays to zero learns less. In a
+    formal language some structures are held out, for the probe only: the winner is trained on all pairs.
     """
-    settings = recipe.training
+    recipe, settings = candidate.recipe, candidate.recipe.training
+    if candidate.by_structure and not recipe.data.holdout.structure:
+        holdout = recipe.data.holdout.model_copy(update={"structure": STRUCTURE})
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"holdout": holdout})})
     changes = {
         "validate_every": max(settings.steps // PROBE_VALIDATIONS, 1),
         "valid_sentences": min(settings.valid_sentences, PROBE_SENTENCES),

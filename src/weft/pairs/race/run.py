@@ -133,7 +133,7 @@ def _race(
             return core.train_with(recipe, probe.folder, options._replace(resume=True))
         is_first = probe is probes[0]
         fit = partial(fit_probe, seconds=seconds, check=check if is_first else lambda _: None)
-        return core.train_with(probe_recipe(probe.candidate.recipe), probe.folder, options._replace(fit=fit))
+        return core.train_with(probe_recipe(probe.candidate), probe.folder, options._replace(fit=fit))
 
     with closing(Race(probes, train, record, run.limit).events()) as race:
         for event in race:
