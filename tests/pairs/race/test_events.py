@@ -12,6 +12,7 @@ from weft.pairs.race.events import (
     EnsembleScored,
     FurtherModelStarted,
     ModelScored,
+    ProbeKept,
     RaceEvent,
     RaceSkipped,
     RaceStarted,
@@ -29,6 +30,10 @@ LINES: list[tuple[RaceEvent, str]] = [
     ),
     (ModelScored(9, 2, "bleu", 30.126, True, 61.2), "model of seed 2: bleu 30.13 (the best so far), 61 s"),
     (ModelScored(9, 3, "bleu", None, False, 61.2), "model of seed 3: bleu unknown (not better), 61 s"),
+    (
+        ProbeKept(9, "bleu", 30.126, None),
+        "the machine has become slower; the model of the race is kept: bleu 30.13, after fewer steps unknown",
+    ),
     (FurtherModelStarted(9, 2, 150.0), "2.5 min are left: training a further model, of seed 2"),
     (FurtherModelStarted(9, 2, 90.0, True), "1.5 min are left: training a further model, of seed 2, with more steps"),
     (

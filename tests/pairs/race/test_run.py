@@ -16,6 +16,7 @@ from weft.pairs.race.events import (
     EnsembleScored,
     FurtherModelStarted,
     ModelScored,
+    ProbeKept,
     ProbeScored,
     RaceSkipped,
     RaceStarted,
@@ -158,6 +159,25 @@ def test_a_time_that_is_far_too_short() -> None:
     with pytest.warns(WeftWarning, match=r"time for only 1 step|learned nothing"):
         events = [*weft.train("pairs.tsv", "runs/mine", minutes=0.2, evaluate=False)]
     assert str(events[0]) == "no race: 1.4 s for each candidate, at least 5 s are needed"
+
+
+@pytest.mark.parametrize("better", [True, False])
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")
+def test_a_winner_with_fewer_steps_than_its_probe(monkeypatch: pytest.MonkeyPatch, *, better: bool) -> None:
+    """On a machine that has become slow, the model of the race stays, if it is better."""
+    speeds = iter([36.0, 36.0, 36.0, 600.0])
+    monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=next(speeds, 600.0)))
+    monkeypatch.setattr(plan, "MAX_MODELS", 1)
+    values = {"probe": 60.0 if better else 40.0, "mine": 50.0}
+    monkeypatch.setattr(models, "score_runs", lambda folders, _: values[folders[0].name])
+    events = [*race()]
+    steps = of_kind(events, Fitted)[0].steps
+    kept = of_kind(events, ProbeKept)
+    assert steps < 16 and bool(kept) == better and not Path("runs/mine/race/probe").exists()
+    recipe = weft.load_recipe("runs/mine/recipe.toml")
+    assert recipe.training.steps == (16 if better else steps)
+    assert recipe.training.schedule == ("constant" if better else "cosine")
+    assert isinstance(weft.load("runs/mine").translate("bal").text, str)
 
 
 @pytest.mark.parametrize("better", [True, False])

@@ -103,6 +103,20 @@ class ModelScored(RaceEvent):
 
 
 @dataclass(frozen=True)
+class ProbeKept(RaceEvent):
+    """The winner had less time than its probe, and is worse: the probe is the run."""
+
+    metric: str
+    value: float | None
+    """Of the probe."""
+    other: float | None
+
+    def __str__(self) -> str:
+        scores = f"{self.metric} {shown(self.value)}, after fewer steps {shown(self.other)}"
+        return f"the machine has become slower; the model of the race is kept: {scores}"
+
+
+@dataclass(frozen=True)
 class FurtherModelStarted(RaceEvent):
     """A further model of the winner's recipe is trained, since a complete one fits into the time that is left."""
 

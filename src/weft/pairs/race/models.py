@@ -18,7 +18,15 @@ from typing import NamedTuple
 from weft.errors import WeftError, warn
 from weft.files import save_text
 from weft.pairs.planned_run import PlannedRun, train_planned
-from weft.pairs.race.events import Distilled, EnsembleScored, FurtherModelStarted, ModelScored, RaceEvent, TimeUsed
+from weft.pairs.race.events import (
+    Distilled,
+    EnsembleScored,
+    FurtherModelStarted,
+    ModelScored,
+    ProbeKept,
+    RaceEvent,
+    TimeUsed,
+)
 from weft.pairs.race.exchange import exchange, keep_weights
 from weft.pairs.race.plan import DISTILLATION, FurtherModel, TrainedModel, further_model
 from weft.pairs.race.record import RaceRecord
@@ -85,6 +93,7 @@ class FurtherModels:
                 yield event
         if finished is None or self.fitted is None:
             return
+        yield from self._compare_with_probe(finished)
         self.models = [self._model(self.run.recipe.seed, finished, start, None)]
         following = self._next()
         if following.reason is None:
@@ -100,6 +109,21 @@ class FurtherModels:
         yield from self._combine()
         self._finish()
         yield self._logged(self._time_used(following.reason))
+
+    def _compare_with_probe(self, finished: Finished) -> Generator[RaceEvent, None, None]:
+        """Keep the model of the race if the machine has become so slow that the winner had fewer steps and is worse."""
+        out, probe = self.run.folder, self.record.probe
+        if not probe.is_dir():
+            return
+        probe_steps = self.record.content["probes"][self.record.content["winner"]]["step"]
+        if finished.step < probe_steps and _tokenizers(out) == _tokenizers(probe):
+            value, other = (score_runs([folder], self.run.recipe) for folder in (probe, out))
+            if is_better(value, other, self.metric):
+                self._add_comments(probe, f"steps: those of the race ({probe_steps:,}; there was no time for more)")
+                with lock_run(out, self.options.workers):
+                    exchange(out, probe)
+                yield self._logged(ProbeKept(self.step, self.metric, value, other))
+        shutil.rmtree(probe, ignore_errors=True)
 
     def _next(self) -> FurtherModel:
         """Whether a further model fits; if models are distilled into one, time is kept for that."""
@@ -260,6 +284,11 @@ class FurtherModels:
         if lines and card.is_file():
             text = card.read_text("utf-8")
             save_text(card, text.replace("\n- seed: ", f"\n- {lines[0]}\n- seed: ", 1))
+
+
+def _tokenizers(folder: Path) -> list[bytes]:
+    """The contents of the tokenizer files of a run."""
+    return [path.read_bytes() for path in RunFolder(folder).tokenizer_paths()]
 
 
 def max_value(models: Sequence[TrainedModel], metric: str) -> float | None:

@@ -88,10 +88,19 @@ class RaceRecord:
         """Remove the probes and their folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def probe(self) -> Path:
+        """The probe of the winner while the winner is trained."""
+        return self.out / "race" / "probe"
+
     def move_into_run(self) -> None:
-        """race.json becomes part of the run folder, which exists now; the probes are removed."""
+        """race.json and the winner's probe become part of the run folder, which exists now; the others are removed."""
         if self.content:
             self.save_in_run()
+            probe = self.folder / self.content["winner"]
+            if (probe / "model.safetensors").is_file():
+                shutil.rmtree(self.probe, ignore_errors=True)
+                probe.rename(self.probe)
         self.remove()
 
     def save_in_run(self) -> None:
