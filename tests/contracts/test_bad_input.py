@@ -301,7 +301,12 @@ CASES = [
         "--target",
         "1",
     ),
-    Case("a folder as data", {"folder/x": ""}, ["data", "show", "folder"], "folder: is a folder, expected a file"),
+    Case(
+        "a folder as data",
+        {"folder/x": ""},
+        ["data", "show", "folder"],
+        "folder: no file whose name begins with train; …",
+    ),
     Case(
         "a device as data",
         {},

@@ -248,6 +248,7 @@ ELSEWHERE = {
     "data.train": "tests/data/preparation/test_corpora.py",
     "data.valid": "tests/training/test_validation.py",
     "data.test": "tests/apps/cli/commands/test_evaluate.py",
+    "data.holdout.structure": "tests/data/test_structural_holdout.py",
     "data.holdout.valid": "tests/data/preparation/test_corpora_holdout.py",
     "data.test_size": "tests/apps/cli/commands/test_evaluate.py",
     "data.folder": "tests/recipe/test_loading.py",

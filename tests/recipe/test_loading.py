@@ -215,6 +215,8 @@ class TestValues:
         message = refusal(case.tree(wrong := wrong_for(case)))
         if case.name == "search.batch_tokens":  # a number or a word
             assert message == f"{case.name}: [7] was given; expected a whole number from 1 to {MAX_COUNT}, or auto"
+        elif case.name == "search.memory":  # a share or bytes
+            assert message.startswith(f"{case.name}: [7] was given; expected a share of the free memory, ")
         else:
             assert message.startswith(f"{case.name}: {wrong!r} was given; input should be ")
 
@@ -316,6 +318,7 @@ class TestValues:
     def test_a_whole_number_may_stand_for_a_real_one(self, case):
         lowest = max(case.bounds.get("gt", -1), case.bounds.get("ge", 0) - 1)
         highest = case.bounds.get("lt", 2)
+        lowest = 0 if case.name == "search.memory" else lowest  # a share, or bytes
         whole = next((value for value in (0, 1) if lowest < value < highest), None)
         if whole is not None:
             recipe = make_recipe(case.tree(whole))
@@ -795,6 +798,8 @@ def values_of(case):
         return st.booleans()
     if annotation is int:
         return st.integers(bounds.get("ge", 0), bounds.get("le", 10**12))
+    if name == "search.memory":  # a share, or bytes
+        return st.floats(0.0, 1.0, exclude_min=True) | st.integers(1_000_000, 10**12)
     if annotation is float:
         low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
         return st.floats(
