@@ -13,8 +13,10 @@ import pytest
 import weft
 
 TESTS = Path(__file__).parents[1]
-PLAIN = ("contracts/test_models.py", "contracts/test_searching.py", "attention", "models", "search", "learning")
+PLAIN = ("contracts", "attention", "models", "search", "learning")
 """The contracts, what is compared with the oracles, and what is learned."""
+OF_FAST = ("contracts/test_gpu.py", "contracts/test_without_fast.py")
+"""Contracts of `fast/` itself; products of eight bits (`eight_bits`) are in it, too."""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("tests", PLAIN)
 def test_without_it(source: Path, tests: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(TESTS / tests)]
+    command += ["-k", "not eight_bits", *(f"--ignore={TESTS / name}" for name in OF_FAST)]
     environment = {**os.environ, "PYTHONPATH": f"{source}", "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-5000:]
