@@ -30,12 +30,14 @@ A lab states a claim about sequence models as lectures state it, trains small mo
 it, and says whether it held. Each takes at most two minutes on two cores.
 
 <!-- not run (`weft lab all`): trains for minutes; tests/contracts/test_labs.py runs every lab -->
+<!-- not run (`weft history`): trains for minutes; tests/apps/cli/commands/test_history.py runs it on little data -->
 ```sh
 weft lab                          # the labs and their claims
 weft lab scaling                  # table, chart, verdict, what the paper found, what to try next
 weft lab scaling --to out         # also as JSON, HTML, SVG and PNG
 weft lab scaling --quick          # less training, in under half a minute
 weft lab all --to out             # every lab, on one page: out/index.html
+weft history --to history.html    # no claim, but six models from 2014 to today, trained on one task with one budget
 ```
 ```python
 import weft

@@ -46,9 +46,13 @@ def settings() -> str:
 
     parts = [
         "# Settings\n\n" + NOTE + "Written in a recipe (TOML), or given as `--set NAME=VALUE`.\n",
-        "`model.encoder.kind` and `model.decoder.kind` say which settings a stack has. This table has those of the "
-        "recurrent\nkinds, `rnn`, `gru` and `lstm`; those of kind `transformer` follow below.\n",
-        _table(settings_of(Recipe())),
+        "`model.encoder.kind` and `model.decoder.kind` say which settings a stack has; those of kind "
+        "`transformer`\nare at the end.\n",
+    ]
+    for table, found in _by_table(settings_of(Recipe())).items():
+        recurrent = " of kind `rnn`, `gru` or `lstm`" if table in ("model.encoder", "model.decoder") else ""
+        parts += [f"## `[{table}]`{recurrent}\n" if table else "## Outside of tables\n", _table(found)]
+    parts += [
         "## `[model.encoder]` of kind `transformer`\n",
         "`attention` is a kind of encoder too: a Transformer without feed-forward networks. It has the same settings "
         "and makes\nno use of `feed_forward`, `activation` and `activation_dropout`.\n",
@@ -59,6 +63,14 @@ def settings() -> str:
         _table(settings_of(TransformerDecoderSettings(), "model.decoder.")),
     ]
     return "\n".join(parts)
+
+
+def _by_table(found: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """The settings of each table of a recipe, in order."""
+    tables: dict[str, list[Setting]] = {}
+    for setting in found:
+        tables.setdefault(setting.name.rpartition(".")[0], []).append(setting)
+    return tables
 
 
 def _table(found: Iterable[Setting]) -> str:

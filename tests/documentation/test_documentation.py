@@ -201,10 +201,25 @@ def test_settings_named_in_documents_exist() -> None:
             )
 
 
+def test_settings_stand_below_their_table() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    for heading, section in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S):
+        table = re.match(r"`\[(.*)\]`", heading)
+        names = re.findall(r"^\| `(.*?)` \|", section, flags=re.M)
+        assert names and {name.rpartition(".")[0] for name in names} == {table[1] if table else ""}, heading
+
+
+@pytest.mark.parametrize("word", ["docker", "faq", "glossary", "cite", "chatbot", "back-translation", "symbols"])
+def test_readers_find_a_heading(word: str) -> None:
+    """What people search for is in the title of a section."""
+    headings = (line.lower() for path in DOCUMENTS for line in path.read_text("utf-8").splitlines() if line[:1] == "#")
+    assert any(word in heading for heading in headings)
+
+
 def test_the_settings_of_both_families_are_listed() -> None:
     """Each once, with its default and its help; the encoder's and the decoder's Transformer in tables of their own."""
     text = (ROOT / "docs" / "settings.md").read_text("utf-8")
-    main, encoder, decoder = re.split(r"^## ", text, flags=re.M)
+    *tables, encoder, decoder = re.split(r"^## ", text, flags=re.M)
     assert (
         encoder.startswith("`[model.encoder]` of kind `transformer`\n")
         and "`attention` is a kind of encoder" in encoder
@@ -212,12 +227,14 @@ def test_the_settings_of_both_families_are_listed() -> None:
     assert decoder.startswith("`[model.decoder]` of kind `transformer`\n")
     transformer = make_recipe({}, ["model.encoder.kind=transformer", "model.decoder.kind=transformer"])
     for part, recipe, prefix in (
-        (main, Recipe(), ""),
+        ("".join(tables), Recipe(), ""),
         (encoder, transformer, "model.encoder."),
         (decoder, transformer, "model.decoder."),
     ):
         wanted = [setting for setting in settings_of(recipe) if setting.name.startswith(prefix)]
         rows = [re.split(r" \| ", line[2:-2]) for line in part.splitlines() if line.startswith("| `")]
+        rows.sort(key=lambda row: row[0])
+        wanted.sort(key=lambda setting: f"`{setting.name}`")
         assert [name for name, *_ in rows] == [f"`{setting.name}`" for setting in wanted]
         for (_, default, *meaning), setting in zip(rows, wanted, strict=True):
             assert default == ("" if setting.default is None else f"`{toml_value(setting.default)}`")

@@ -74,12 +74,12 @@ ELSEWHERE = {
 HUB = {"Helsinki-NLP/opus-mt-en-fr": "OPUS-MT", "facebook/nllb-200-distilled-600M": "NLLB"}
 SLOW = ("export.md", "performance.md", "tuning.md")
 NOT_RUN = {
-    "README.md": ["pip install", "weft lab all", "weft history"],
+    "README.md": ["git clone", "pip install", "weft lab all", "weft history"],
     "cluster.md": ["weft translate runs/multi30k", "job=", "sbatch", "weft translate runs/multi30k", "import pyarrow"],
     "export.md": ["pip install", "from optimum", "marian-decoder", "pip install", "hf auth login"],
     "importing.md": ["pip install"],
     "index.md": ["make try"],
-    "labs.md": ["weft lab all"],
+    "labs.md": ["weft lab all", "weft history"],
     "performance.md": ["weft bench scale"] * 5,
     "serving.md": ["pip install", "curl", "curl"],
     "several-machines.md": [*["weft train"] * 4, "torchrun", "torchrun"],

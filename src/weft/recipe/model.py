@@ -15,7 +15,7 @@ class RecurrentSettings(Settings):
 
     kind: CellName = Field("lstm", description="kind of network: a recurrent cell, or another")
     layers: Layers = Field(1, description="number of layers")
-    hidden: Width = Field(512, description="hidden size; of a bidirectional encoder, of both directions together")
+    hidden: Width = Field(512, description="hidden size")
     connections: Literal["plain", "residual", "dense"] = Field("plain", description="connections between layers")
     layer_norm: bool = Field(False, description="layer normalization of the outputs of each layer")
 
@@ -23,6 +23,7 @@ class RecurrentSettings(Settings):
 class RecurrentEncoderSettings(RecurrentSettings):
     """[model.encoder] of kind rnn, gru or lstm"""
 
+    hidden: Width = Field(512, description="hidden size; if bidirectional, of both directions together")
     bidirectional: bool = Field(True, description="run over the source in both directions")
     reverse_source: bool = Field(False, description="reverse the order of the source tokens")
 

@@ -51,7 +51,7 @@ def import_command(
     """Convert a pretrained model to a run folder, and print the folder.
 
     From Hugging Face, with weights in safetensors: Marian (OPUS-MT), M2M100, NLLB, T5, FLAN-T5, ByT5, mT5, UMT5, BART,
-    mBART and Pegasus. Of Marian: Transformers in its own format, .npz. Of fairseq, OpenNMT-py and Joey NMT:
+    mBART and Pegasus. From Marian: Transformers in its own format, .npz. From fairseq, OpenNMT-py and Joey NMT:
     Transformers and most recurrent models; their checkpoints are read without running code.
     """
     from weft.interop.imported_run import ImportOptions
