@@ -165,3 +165,14 @@ def test_one_bad_text_fails_its_own_request_only(running: Running) -> None:
         bodies = [{"text": "a b"}] * 5 + [{"text": "c", "search": {"required": ["zz"]}}]
         answers = list(pool.map(lambda body: running.post("/api/translate", **body), bodies))
     assert [answer.status_code for answer in answers] == [200] * 5 + [422]
+
+
+def test_no_reload_through_a_proxy(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients have the address of this machine."""
+    path = "/api/models/recurrent/reload"
+    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+        response = running.client.post(path, headers={name: "203.0.113.9"})
+        assert response.status_code == 403 and "through a proxy; start with --key-file" in response.json()["error"]
+    changed = running.service.app.state.settings.model_copy(update={"hosts": ["mt.example"]})
+    monkeypatch.setattr(running.service.app.state, "settings", changed)
+    assert running.client.post(path).status_code == 403

@@ -18,7 +18,6 @@ from typing import Any
 
 import httpx
 import pytest
-from uvicorn.server import ServerState
 
 from apps.serve.servers import PATIENCE, Running, raw_request, wait_for
 from weft.apps.serve import server
@@ -89,53 +88,6 @@ def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) ->
         assert running.translate("a b")
         half.settimeout(PATIENCE)
         assert b" 408 " in half.recv(4096)
-
-
-class Transport:
-    """A connection whose peer does nothing."""
-
-    aborted = False
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-
-def test_connections_come_to_an_end(running: Running) -> None:
-    """Where nothing arrives, or half a request, or nothing is read: closed when the time is up, and not before."""
-    import asyncio
-
-    async def test() -> None:
-        settings = ServeSettings(body_timeout=0.05)
-        protocol_class = server.protocol_class(settings)
-
-        def connect() -> tuple[Any, Transport]:
-            transport = Transport()
-            protocol = protocol_class(running.server.config, ServerState(), {})
-            protocol.connection_made(transport)
-            return protocol, transport
-
-        _, silent = connect()
-        reader, unread = connect()
-        reader.cycle = SimpleNamespace(response_complete=False)
-        reader.pause_writing()
-        slow, read_late = connect()
-        slow.cycle = SimpleNamespace(response_complete=False)
-        slow.pause_writing()
-        slow.resume_writing()
-        again, half = connect()  # has been answered, and begins another request
-        again.clock.cancel()
-        again.cycle = SimpleNamespace(response_complete=True)
-        again.data_received(b"GET /health HT")
-        await asyncio.sleep(0.2)
-        assert silent.aborted and unread.aborted and half.aborted and not read_late.aborted
-
-    asyncio.run(test())
 
 
 def test_ports(running: Running) -> None:

@@ -2,7 +2,8 @@
 
 The application
     app.py               `create_app`: the ASGI application
-    server.py            the process around it: uvicorn, signals, timeouts
+    server.py            the process around it: uvicorn and signals
+    connections.py       limits of connections: the size of request heads, timeouts
     settings.py          addresses and limits
     security.py, keys.py the checks before every request; API keys
     metrics.py           Prometheus metrics

@@ -22,6 +22,7 @@ from weft.apps.serve.jobs import (
 from weft.apps.serve.limits import check_texts, describe_settings
 from weft.apps.serve.models import PLAIN
 from weft.apps.serve.schemas import PROBLEMS, Heads, HeadsRequest, ScoreRequest, Scores, TranslateRequest, Translations
+from weft.apps.serve.security import is_forwarded
 from weft.runtime.processes import to_json
 
 router = APIRouter(prefix="/api", responses=PROBLEMS)
@@ -111,9 +112,12 @@ async def heads(request: Request, body: HeadsRequest) -> Response:
 
 @router.post("/models/{name}/reload")
 async def reload(request: Request, name: str) -> dict[str, Any]:
-    """Load what the run folder holds now. Without keys, only from this machine."""
-    if request.app.state.accepted_keys is None and client_of(request) not in ("127.0.0.1", "::1"):
-        raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
+    """Load what the run folder holds now. Without keys, only from this machine, and not through a proxy."""
+    if request.app.state.accepted_keys is None:
+        if settings_of(request).hosts or is_forwarded(request.headers):
+            raise ServiceError(403, "without keys, no model can be reloaded through a proxy; start with --key-file")
+        if client_of(request) not in ("127.0.0.1", "::1"):
+            raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
     model = models_of(request).get(name)
     await model.reload()
     return model.record()

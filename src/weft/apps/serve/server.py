@@ -1,4 +1,4 @@
-"""The server process: uvicorn, signals, and timeouts for connections that hang."""
+"""The server process: uvicorn and signals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from weft.apps.serve.app import Service
+from weft.apps.serve.connections import protocol_class
 from weft.apps.serve.settings import ServeSettings
 from weft.errors import DataError
 
@@ -38,6 +37,7 @@ class Server(uvicorn.Server):
             log_config=None,
             server_header=False,
             proxy_headers=False,
+            h11_max_incomplete_event_size=settings.max_head,
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=int(settings.drain_timeout),
         )
@@ -78,52 +78,6 @@ class Server(uvicorn.Server):
         finally:
             self.service.models.draining = True
             await self.service.stop()
-
-
-def protocol_class(settings: ServeSettings) -> type[asyncio.Protocol]:
-    """uvicorn's protocol for connections that come to an end, whatever their clients do."""
-    base: Any = AutoHTTPProtocol
-    seconds = settings.body_timeout
-
-    class BoundedProtocol(base):
-        """Closes a connection on which no request arrives, or no answer is read, in time."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self.clock = self.loop.call_later(seconds, self._close_if_silent)
-            self.write_clock: asyncio.TimerHandle | None = None
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self._waits():  # the head of a request is not complete: that of the first, or of a later one
-                if self.clock.cancelled():
-                    self.clock = self.loop.call_later(seconds, self._close_if_silent)
-            else:
-                self.clock.cancel()
-
-        def _waits(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-        def _close_if_silent(self) -> None:
-            if self._waits() and not self.transport.is_closing():
-                self.transport.abort()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.write_clock = self.loop.call_later(seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self.write_clock is not None:
-                self.write_clock.cancel()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.clock.cancel()
-            if self.write_clock is not None:
-                self.write_clock.cancel()
-            super().connection_lost(exc)
-
-    return BoundedProtocol
 
 
 def listen(settings: ServeSettings) -> socket.socket:

@@ -39,6 +39,7 @@ class ServeSettings(Settings):
         "errors", description="what is logged; only texts includes the texts that are sent"
     )
 
+    max_head: Count = Field(65_536, description="bytes of the head of a request: its address and header fields")
     max_body: Count = Field(2_000_000, description="bytes of a request")
     max_lines: Count = Field(1_000, description="texts of a request")
     max_characters: Count = Field(5_000, description="characters of a text")
