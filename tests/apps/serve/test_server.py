@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -29,7 +30,8 @@ from weft.errors import DataError
 @pytest.fixture
 def process(recurrent_run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`weft serve` on a free port, and its address."""
-    arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu", "--set", "threads=1"]
+    arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu"]
+    arguments += ["--set", "threads=1", "--set", "hang_timeout=300"]  # a test stops the worker for a while
     with subprocess.Popen(
         [sys.executable, "-m", "weft", *arguments],
         stderr=subprocess.PIPE,
@@ -77,6 +79,19 @@ def test_a_signal_under_load(process: tuple[subprocess.Popen[str], str], name: s
         httpx.get(f"{url}health")
     for pid in workers:
         wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists())
+
+
+def test_not_ready_before_the_port_closes(process: tuple[subprocess.Popen[str], str]) -> None:
+    """On SIGTERM a load balancer, which connects anew for each question, is told first."""
+    service, url = process
+    wait_for(lambda: httpx.get(f"{url}ready").status_code == 200)
+    service.send_signal(signal.SIGTERM)
+    statuses: list[int] = []
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            statuses.append(httpx.get(f"{url}ready", timeout=PATIENCE).status_code)
+    assert statuses.count(503) >= 2 and statuses == sorted(statuses)
+    assert service.wait(PATIENCE) == 0
 
 
 def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

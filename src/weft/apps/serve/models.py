@@ -85,19 +85,20 @@ class ServedModel:
     async def _supervise(self) -> None:
         failures = 0
         while True:
-            self.worker = WorkerProcess(self._config(), self._on_event)
+            self.worker = WorkerProcess(self._config(), self._on_event, hang_timeout=self.settings.hang_timeout)
             version = self.version
             code = await self.worker.run()
             if self.stopping:
                 return
             failures = failures + 1 if version == self.version else 0
             self.metrics.add(RESTARTS, model_name=self.name)
-            log.error("%s: its worker ended (exit code %d)", self.name, code)
+            reason = "stopped answering" if self.worker.is_hung else f"ended (exit code {code})"
+            log.error("%s: its worker %s", self.name, reason)
             if failures >= MAX_FAILURES:
-                self.state, self.problem = "failed", f"its worker ended {failures} times in a row (exit code {code})"
+                self.state, self.problem = "failed", f"its worker {reason}, {failures} times in a row"
                 self._fail_waiting()
                 return
-            self.state, self.problem = "loading", f"its worker ended (exit code {code}) and is started again"
+            self.state, self.problem = "loading", f"its worker {reason} and is started again"
             await asyncio.sleep(min(0.1 * 4**failures, 10.0) if failures else 0.0)
 
     def _config(self) -> dict[str, Any]:
@@ -173,6 +174,8 @@ class ServedModel:
             return await asyncio.wait_for(asyncio.shield(job.done), deadline - (time.monotonic() - job.arrived))
         except TimeoutError:
             self.abandon(job)
+            if job.attempts or not self.ready.is_set():  # no fault of the text
+                raise ModelUnavailableError(f"{self.name}: its worker was started again; try again") from None
             raise DeadlineError(deadline) from None
         except asyncio.CancelledError:
             self.abandon(job)

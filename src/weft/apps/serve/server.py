@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -43,6 +44,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.service = service
+        self.settings = settings
         self.signals: list[int] = []
 
     @contextmanager
@@ -70,6 +72,13 @@ class Server(uvicorn.Server):
         self.force_exit = bool(self.signals)
         self.should_exit = True
         self.signals.append(sig)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As in uvicorn, but after SIGTERM load balancers see that the service is not ready before the port closes."""
+        end = time.monotonic() + self.settings.close_delay
+        while self.signals == [signal.SIGTERM] and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.models.start()

@@ -58,6 +58,12 @@ class ServeSettings(Settings):
     max_streams: Count = Field(64, description="streams that are open at once")
     deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
     body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive")
+    hang_timeout: Seconds = Field(
+        8.0, description="seconds after which a worker that does not answer is ended and started again"
+    )
+    close_delay: Annotated[float, Field(ge=0.0, le=600.0)] = Field(
+        1.0, description="seconds after SIGTERM in which /ready answers 503 before the port closes"
+    )
     drain_timeout: Seconds = Field(
         30.0, description="seconds that running requests have to finish when the service ends"
     )

@@ -74,7 +74,9 @@ class Worker:
 
     def _read(self) -> None:
         while (message := read_message(self.stdin)) is not None and message.header["op"] != "stop":
-            if message.header["op"] == "cancel":
+            if message.header["op"] == "ping":
+                self.send({"event": "pong"})
+            elif message.header["op"] == "cancel":
                 self.abandoned.update((message.header["id"], row) for row in message.header["rows"])
             else:
                 self.queues[message.header["queue"]].put(message)
