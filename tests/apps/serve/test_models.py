@@ -33,6 +33,8 @@ from weft.apps.serve.queueing import Batch, Item, Job
 from weft.apps.serve.scheduling import Scheduler
 from weft.apps.serve.worker import Worker
 from weft.errors import DataError
+from weft.recipe import load_recipe
+from weft.recipe.toml import write_toml
 from weft.training.train import train
 
 LONG_SEARCH = {"size": 64, "stop": "steps", "min_length": 100_000, "max_length": 100_000, "no_loops": False}
@@ -108,9 +110,8 @@ def test_a_deadline_while_the_worker_is_started_again(own: Running, model: Serve
             settings=settings(deadline=0.01),
             schedulers={"batch": SimpleNamespace(add=lambda job: None)},
             abandon=lambda job: None,
-            ready=asyncio.Event(),
+            problem=None,
         )
-        waiting.ready.set()
         job = Job("translate", {}, rows=["a"])
         job.attempts = attempts
         await ServedModel.submit(cast(Any, waiting), job)
@@ -330,6 +331,28 @@ def test_an_ensemble(recurrent_run: Path, transformer_run: Path, tmp_path: Path)
 def test_languages(recurrent_run: Path, tmp_path: Path) -> None:
     assert languages_of(recurrent_run, "x") == ("aa", "bb")
     assert languages_of(tmp_path, "x") == ("source", "x")
+    (tmp_path / "recipe.toml").write_text(write_toml(load_recipe("grammar")), "utf-8")
+    assert languages_of(tmp_path, "x") == ("en", "fr")
+
+
+@pytest.mark.parametrize(
+    ("languages", "named"),
+    [
+        ([], [("aa", "bb"), ("aa", "copy")]),
+        (["en-fr"], [("en", "fr")] * 2),
+        (["en-fr", "zh-Hans:en"], [("en", "fr"), ("zh-Hans", "en")]),
+    ],
+)
+def test_given_languages(languages, named, recurrent_run: Path, transformer_run: Path) -> None:
+    runs = {"first": recurrent_run, "copy": transformer_run}
+
+    async def test() -> list[tuple[str, str]]:
+        models = Models(runs, settings(languages=languages), Metrics())
+        return [model.languages for model in models.by_name.values()]
+
+    assert asyncio.run(test()) == named
+    with pytest.raises(DataError, match="languages: 3 pairs for 2 runs; give one for each, or one for all"):
+        create_app(runs, settings(languages=["a-b"] * 3))
 
 
 def test_names() -> None:

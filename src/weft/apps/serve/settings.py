@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from weft.errors import RecipeError, nearest
 from weft.recipe.base import Count, Settings
@@ -24,6 +24,11 @@ class ServeSettings(Settings):
     )
     origins: list[str] = Field(
         [], description="origins of other web pages and browser extensions that may use the service"
+    )
+    languages: list[str] = Field(
+        [],
+        description="languages of the runs, SOURCE-TARGET, in their order, or one for all; by default those that a run "
+        "names",
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: str = Field("auto", description="auto, fp32, bf16 or int8")
@@ -76,6 +81,14 @@ class ServeSettings(Settings):
         0.005, description="seconds that a request waits for others to be searched together with"
     )
 
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not all(part.strip() for part in split_languages(value)):
+                raise ValueError(f"{value}: SOURCE-TARGET, such as en-fr (zh-Hans:en where a name has a hyphen)")
+        return values
+
     def limits(self) -> dict[str, Any]:
         """Limits of a request, as reported to clients."""
         return {
@@ -93,6 +106,12 @@ class ServeSettings(Settings):
         }
 
 
+def split_languages(pair: str) -> tuple[str, str]:
+    """en and fr of en-fr, or of en:fr; one of them is empty if it is no pair."""
+    parts = pair.split(":" if ":" in pair else "-")
+    return (parts[0], parts[1]) if len(parts) == 2 else (pair, "")
+
+
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -105,7 +124,7 @@ def make_settings(changes: dict[str, Any]) -> ServeSettings:
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise RecipeError(f"serve: {name}: unknown setting; {nearest(name, ServeSettings.model_fields)}") from None
-        message = str(first["msg"]).removeprefix("Input should be ")
+        message = str(first["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
         if first["type"] == "list_type":
             message = f"""a list, for example --set '{name}=["{first["input"]}"]'"""
         raise RecipeError(f"serve: {name}: {first['input']!r} was given; expected {message}") from None
