@@ -28,6 +28,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
+    costs.py             what an operation would cost, and the limits
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
 
 The service itself imports no torch: whatever happens to a model happens in its worker.

@@ -117,6 +117,8 @@ class ServedModel:
             "parallel_searches": settings.parallel_searches,
             "log": settings.log,
             "max_output": settings.max_output,
+            "max_weights": settings.max_weights,
+            "max_exact_tokens": settings.max_exact_tokens,
         }
 
     def _on_event(self, event: str, body: bytes) -> None:

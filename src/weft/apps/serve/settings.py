@@ -54,6 +54,11 @@ class ServeSettings(Settings):
     max_output: Count = Field(1_000, description="tokens of an output")
     max_nodes: Count = Field(20_000, description="the largest search.max_nodes of an exact search")
     max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
+    max_exact_tokens: Count = Field(200, description="source tokens of an exact or exhaustive search")
+    max_weights: Count = Field(
+        5_000_000, description="attention weights of a request: of all heads, or of all outputs with attention"
+    )
+    max_required: Count = Field(10, description="phrases of search.required; 500 characters together")
     max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
     max_wait: Seconds = Field(
         2.0,
@@ -101,6 +106,9 @@ class ServeSettings(Settings):
             "output_tokens": self.max_output,
             "exact_nodes": self.max_nodes,
             "exact_space": self.max_space,
+            "exact_tokens": self.max_exact_tokens,
+            "weights": self.max_weights,
+            "required": self.max_required,
             "waiting": self.max_waiting,
             "deadline_s": self.deadline,
         }
