@@ -6,6 +6,7 @@ files are opened; what is read in another process would appear in the output.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
@@ -134,6 +135,7 @@ def typed(monkeypatch, capfd, tmp_path) -> Callable[..., tuple[int, str, str]]:
     return typed
 
 
+ONE_STEP = ["--set", "training.steps=1", "--no-evaluate"]
 REFUSED = "the recipe of foreign names it, but it is nothing that the run was trained with"
 USING: dict[str, list[tuple[list[str], str | None]]] = {
     "translate": [(["translate", "RUN", "in.txt"], None)],
@@ -161,7 +163,17 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     "runs": [(["runs", "."], None), (["runs", "RUN"], None)],
     "adapter": [(["adapter", "list", "RUN"], None)],
     "import": [(["import", "RUN", "--out", "out"], "…")],
-    "export": [(["export", "RUN", "--to", "huggingface", "--out", "out"], "…")],
+    "export": [
+        (["export", "RUN", "--to", "huggingface", "--out", "out"], "…"),
+        (["export", "RUN", "--to", "ctranslate2", "--out", "out"], "…"),
+        (["export", "RUN", "--to", "onnx", "--out", "out"], "…"),
+    ],
+    "tune": [(["tune", "RUN", "--minutes", "0.01", "--out", "out"], "…")],  # to tune a recipe is to ask for its data
+    "distill": [
+        (["distill", "RUN", "--out", "out"], REFUSED),
+        (["distill", "RUN", "--data", "in.tsv", "--method", "word", "--out", "out", *ONE_STEP], None),
+    ],
+    "back-translate": [(["back-translate", "RUN", "in.txt", "--out", "back.tsv"], "…")],
     "data": [
         (["data", "show", "RUN/recipe.toml"], REFUSED),
         (["data", "check", "RUN/recipe.toml"], REFUSED),
@@ -177,7 +189,6 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
 """Every command that takes a run: what is typed, and a part of the error; None if it does its work."""
 OTHERS = {
     "try": "makes its own run",
-    "tune": "takes a recipe, to train on its data",
     "serve": "below",
     "lab": "takes no run",
     "history": "takes no run",
@@ -333,6 +344,39 @@ def test_what_a_service_shows(foreign, canaries) -> None:
     assert files == [] and examples(run) == [{"source": "a b"}, {"source": "c d"}]
     plant(foreign, {"serve.examples": False})
     assert examples(weft.load(foreign)) == []
+
+
+def test_a_worker_of_a_service(foreign, canaries) -> None:
+    """What it reports when it has loaded the run; here it is no process of its own, so that its files are watched."""
+    from weft.apps.serve.worker import Worker
+
+    reports = io.BytesIO()
+    worker = Worker(io.BytesIO(), reports)
+    worker.config = {"runs": [str(foreign)], "device": "cpu", "threads": 1}
+    with watching(canaries) as files:
+        worker._load_and_report()
+    assert files == [] and b'"ready"' in reports.getvalue() and SECRET.encode() not in reports.getvalue()
+
+
+def test_what_is_pushed(foreign, canaries, typed, monkeypatch) -> None:
+    """Files of the run folder alone."""
+    import huggingface_hub
+
+    uploads: list[dict[str, Any]] = []
+
+    class Hub:
+        def create_repo(self, name: str, **options: Any) -> str:
+            return name
+
+        def upload_folder(self, **options: Any) -> None:
+            uploads.append(options)
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    with watching(canaries) as files:
+        code, _, stderr = typed("push", "foreign", "someone/model")
+    assert code == 0 and files == [], stderr
+    assert uploads[0]["folder_path"] == Path("foreign")
+    assert uploads[0]["allow_patterns"] and not any("/" in name for name in uploads[0]["allow_patterns"])
 
 
 def test_links_are_not_followed(foreign, canaries, tmp_path) -> None:

@@ -48,6 +48,15 @@ def test_lines_and_markup_stay(running: Running) -> None:
     assert answer == {"translatedText": f"<p>{first}</p><br>{second}"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["he <b>hit</b> me", "<script>let a = 1</script>", "<!-- a -->b", "<style>a</style>", '<p title="a>b">c</p>', "<>"],
+)
+def test_html_that_cannot_be_translated_whole(running: Running, text: str) -> None:
+    error = running.error(400, "/translate", q=text, source="aa", target="bb", format="html")
+    assert error.startswith("format: html with <") and "send the sentences as text" in error
+
+
 def test_what_is_refused(running: Running) -> None:
     for status, body, words in (
         (

@@ -76,7 +76,7 @@ def test_texts_at_their_limits() -> None:
 @pytest.mark.parametrize("name", ["banned", "required"])
 def test_phrases_at_their_limits(name: str) -> None:
     own = SearchSettings().model_dump()
-    service = settings(max_lines=1_000, max_characters=5)
+    service = settings(max_lines=1_000, max_characters=5, max_required=100)
     assert len(search_settings(own, {name: ["a" * 5] * 100}, service)[name]) == 100
     many = refusal(search_settings, own, {name: ["a"] * 101}, service)
     assert many == (422, f"search.{name}: 101 phrases; at most 100 are accepted")
@@ -133,3 +133,17 @@ def test_settings_are_described() -> None:
     assert described["temperature"]["exclusive_minimum"] == 0 and described["top_p"]["maximum"] == 1
     assert described["no_loops"]["kinds"] == ["greedy", "beam", "sample", "mbr"], "not of exact searches"
     assert described["max_length"]["kinds"] == list(KINDS)
+
+
+def test_required_phrases() -> None:
+    """A beam with constraints takes as many times longer as they have tokens."""
+    own = SearchSettings().model_dump()
+    for phrases, message in (
+        (["a"] * 11, "search.required: 11 phrases; at most 10 are accepted"),
+        (["a" * 300] * 2, "search.required: 600 characters together; at most 500 are accepted"),
+    ):
+        with pytest.raises(ServiceError) as caught:
+            search_settings(own, {"required": phrases}, settings())
+        assert (caught.value.status, caught.value.message) == (422, message)
+    assert search_settings(own, {"required": ["a"] * 10}, settings())
+    assert search_settings({**own, "required": ["a"] * 20}, {}, settings()), "chosen by the owner of the run"

@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,8 @@ from weft.apps.serve.queueing import Batch, Item, Job
 from weft.apps.serve.scheduling import Scheduler
 from weft.apps.serve.worker import Worker
 from weft.errors import DataError
+from weft.recipe import load_recipe
+from weft.recipe.toml import write_toml
 from weft.training.train import train
 
 LONG_SEARCH = {"size": 64, "stop": "steps", "min_length": 100_000, "max_length": 100_000, "no_loops": False}
@@ -66,6 +69,57 @@ def kill_worker(model: ServedModel) -> None:
 
 def later(pool: ThreadPoolExecutor, own: Running, **body: Any) -> Future[httpx.Response]:
     return pool.submit(own.post, "/api/translate", **body)
+
+
+def test_a_worker_that_hangs(own: Running, model: ServedModel) -> None:
+    """It is noticed within ten seconds, and started again; what was running is answered."""
+    process = model.worker.process
+    with ThreadPoolExecutor(1) as pool:
+        os.kill(process.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        waiting = later(pool, own, text="a b")
+        wait_for(lambda: model.worker.ended or model.worker.process is not process)
+        assert time.monotonic() - start < 10.0
+        states = []
+        wait_for(lambda: states.append(own.client.get("/ready")) or states[-1].status_code == 200)
+        assert waiting.result().status_code == 200
+    assert states[0].status_code == 503
+    assert states[0].json()["problems"] == {"run": "its worker stopped answering and is started again"}
+    assert states[-1].json()["problems"] == {}
+
+
+def test_a_hung_worker_is_not_the_fault_of_a_text(own: Running, model: ServedModel) -> None:
+    async def answer(*, hung: bool) -> ServiceError:
+        scheduler = Scheduler("batch", model, 4)
+        job = Job("translate", {}, rows=["a"], batch_key="k")
+        for _ in range(2):
+            worker = SimpleNamespace(is_hung=hung)
+            scheduler._send_again(Batch([Item(job, 0)], None, 1.0), cast(Any, worker))
+        return cast(ServiceError, job.done.exception())
+
+    error = asyncio.run(answer(hung=True))
+    assert (error.status, error.message) == (503, "the worker of the model stopped answering, twice; try again")
+    assert asyncio.run(answer(hung=False)).status == 500
+
+
+def test_a_deadline_while_the_worker_is_started_again(own: Running, model: ServedModel) -> None:
+    async def submit(attempts: int) -> None:
+        waiting = SimpleNamespace(
+            state="ready",
+            name="run",
+            settings=settings(deadline=0.01),
+            schedulers={"batch": SimpleNamespace(add=lambda job: None)},
+            abandon=lambda job: None,
+            problem=None,
+        )
+        job = Job("translate", {}, rows=["a"])
+        job.attempts = attempts
+        await ServedModel.submit(cast(Any, waiting), job)
+
+    with pytest.raises(ModelUnavailableError, match="run: its worker was started again; try again"):
+        asyncio.run(submit(1))
+    with pytest.raises(ServiceError, match="send fewer or shorter texts"):
+        asyncio.run(submit(0))
 
 
 def test_a_worker_that_is_killed(own: Running, model: ServedModel) -> None:
@@ -277,6 +331,28 @@ def test_an_ensemble(recurrent_run: Path, transformer_run: Path, tmp_path: Path)
 def test_languages(recurrent_run: Path, tmp_path: Path) -> None:
     assert languages_of(recurrent_run, "x") == ("aa", "bb")
     assert languages_of(tmp_path, "x") == ("source", "x")
+    (tmp_path / "recipe.toml").write_text(write_toml(load_recipe("grammar")), "utf-8")
+    assert languages_of(tmp_path, "x") == ("en", "fr")
+
+
+@pytest.mark.parametrize(
+    ("languages", "named"),
+    [
+        ([], [("aa", "bb"), ("aa", "copy")]),
+        (["en-fr"], [("en", "fr")] * 2),
+        (["en-fr", "zh-Hans:en"], [("en", "fr"), ("zh-Hans", "en")]),
+    ],
+)
+def test_given_languages(languages, named, recurrent_run: Path, transformer_run: Path) -> None:
+    runs = {"first": recurrent_run, "copy": transformer_run}
+
+    async def test() -> list[tuple[str, str]]:
+        models = Models(runs, settings(languages=languages), Metrics())
+        return [model.languages for model in models.by_name.values()]
+
+    assert asyncio.run(test()) == named
+    with pytest.raises(DataError, match="languages: 3 pairs for 2 runs; give one for each, or one for all"):
+        create_app(runs, settings(languages=["a-b"] * 3))
 
 
 def test_names() -> None:

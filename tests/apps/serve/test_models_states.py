@@ -130,7 +130,9 @@ def test_a_worker_that_ends_again_and_again(loads: bool, tmp_path: Path, monkeyp
         class EndingWorker:
             """Ends at once; every second one, if it ``loads``, after it has loaded the run."""
 
-            def __init__(self, config: Any, on_event: Any) -> None: ...
+            is_hung = False
+
+            def __init__(self, config: Any, on_event: Any, *, hang_timeout: float) -> None: ...
 
             async def run(self) -> int:
                 started.append(model)
@@ -148,7 +150,7 @@ def test_a_worker_that_ends_again_and_again(loads: bool, tmp_path: Path, monkeyp
             assert len(started) == 9 and waits == [0.4, 0.0] * 4
         else:
             assert len(started) == 5 and waits == pytest.approx([0.4, 1.6, 6.4, 10.0])
-            assert (model.state, model.problem) == ("failed", "its worker ended 5 times in a row (exit code 3)")
+            assert (model.state, model.problem) == ("failed", "its worker ended (exit code 3), 5 times in a row")
         assert f'weft_worker_restarts_total{{model_name="m"}} {8 if loads else 5}' in model.metrics.text()
 
     run(test, tmp_path)

@@ -10,6 +10,7 @@ import pytest
 import weft
 from apps.serve.servers import Running
 from weft.apps.serve.limits import KINDS
+from weft.apps.serve.routes import score_parts
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
 from weft.translation.translator import Translator
 
@@ -165,3 +166,27 @@ def test_one_bad_text_fails_its_own_request_only(running: Running) -> None:
         bodies = [{"text": "a b"}] * 5 + [{"text": "c", "search": {"required": ["zz"]}}]
         answers = list(pool.map(lambda body: running.post("/api/translate", **body), bodies))
     assert [answer.status_code for answer in answers] == [200] * 5 + [422]
+
+
+def test_no_reload_through_a_proxy(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients have the address of this machine."""
+    path = "/api/models/recurrent/reload"
+    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+        response = running.client.post(path, headers={name: "203.0.113.9"})
+        assert response.status_code == 403 and "through a proxy; start with --key-file" in response.json()["error"]
+    changed = running.service.app.state.settings.model_copy(update={"hosts": ["mt.example"]})
+    monkeypatch.setitem(running.service.app.state._state, "settings", changed)
+    assert running.client.post(path).status_code == 403
+
+
+def test_scores_in_parts(running: Running) -> None:
+    """As many and in the order of the pairs; other clients have their turn between the parts."""
+    pairs = [("a b", "b a"), ("c", "c d")] * 70
+    parts = list(score_parts(pairs))
+    assert [len(part) for part in parts] == [64, 64, 12] and [pair for part in parts for pair in part] == pairs
+    assert [len(part) for part in score_parts([("a" * 4000, "b" * 4000)] * 3)] == [1, 1, 1]
+    scores = running.post("/api/score", pairs=pairs).json()["scores"]
+    alone = [running.post("/api/score", pairs=[pair]).json()["scores"][0] for pair in pairs[:2]]
+    assert len(scores) == 140
+    for score, expected in zip(scores, alone * 70, strict=True):
+        assert score["log_probability"] == pytest.approx(expected["log_probability"], abs=1e-4)

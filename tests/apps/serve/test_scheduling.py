@@ -232,11 +232,11 @@ def test_a_worker_that_ends_twice() -> None:
         scheduler.model.ready.clear()
         for one in (again, streamed, left):
             batch = Batch([Item(one, 0)], None, 1.0) if one.rows else Batch([], one, 1.0)
-            scheduler._send_again(batch, cast(Any, "first"))
+            scheduler._send_again(batch, cast(Any, SimpleNamespace(is_hung=False)))
         assert list(scheduler.queue) == [again] and again.attempts == 1 and not again.done.done()
         assert isinstance(error := streamed.done.exception(), ServiceError) and error.status == 503
         assert not left.done.done()
-        scheduler._send_again(Batch([Item(again, 0)], None, 1.0), cast(Any, "second"))
+        scheduler._send_again(Batch([Item(again, 0)], None, 1.0), cast(Any, SimpleNamespace(is_hung=False)))
         assert isinstance(error := again.done.exception(), ServiceError) and error.status == 500
         assert "ended twice" in error.message and not len(scheduler.queue)
 

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from weft.apps.serve.errors import BusyError, ServiceError
 from weft.apps.serve.keys import Keys, new_key
 from weft.apps.serve.metrics import Metrics
-from weft.apps.serve.security import CONTENT_SECURITY_POLICY, Guard, host_name, own_path
+from weft.apps.serve.security import CONTENT_SECURITY_POLICY, MAX_HEADERS, Guard, host_name, is_forwarded, own_path
 from weft.apps.serve.settings import ServeSettings
 from weft.runtime.processes import to_json
 
@@ -190,3 +190,48 @@ def test_a_body_that_does_not_arrive() -> None:
 def test_names_of_hosts() -> None:
     for host, name in (("a:1", "a"), ("[::1]:2", "::1"), ("A", "a"), ("", ""), ("x@y", ""), ("[", "")):
         assert host_name(host) == name
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_a_head_that_is_too_large(with_keys: bool) -> None:
+    """It is refused before the key is checked."""
+    asked = guard(Keys({}) if with_keys else None, max_head=1000)
+    for path, headers in (("/health", {"X": "a" * 1000}), ("/health?" + "a" * 1000, {})):
+        response = ask(asked, path=path, headers=headers)
+        assert response.status_code == 431
+        assert response.json() == {"error": "the head of the request has more than 1,000 bytes, the limit"}
+    response = ask(guard(), path="/health", headers={f"X-{number}": "a" for number in range(MAX_HEADERS + 1)})
+    assert response.status_code == 431 and "header fields; at most 100 are accepted" in response.json()["error"]
+
+
+def test_two_hosts() -> None:
+    response = ask(guard(), headers=[("Host", "127.0.0.1"), ("Host", "evil.example")])
+    assert response.status_code == 400
+    assert response.json() == {"error": "the request has more than one Host header; send one"}
+
+
+def test_head_answers_like_get() -> None:
+    """Without the body."""
+
+    async def call(method: str) -> list[Any]:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": method, "path": "/health", "headers": [(b"host", b"localhost")]}
+        await guard()(scope, receive, send)
+        assert scope["method"] == method  # the server needs it, to send no body
+        return sent
+
+    got, head = asyncio.run(call("GET")), asyncio.run(call("HEAD"))
+    assert head[0] == got[0] and head[1:] == [{"type": "http.response.body", "body": b""}]
+
+
+def test_headers_of_a_proxy() -> None:
+    for name in ("X-Forwarded-For", "x-forwarded-proto", "Forwarded", "Via", "X-Real-IP"):
+        assert is_forwarded(["host", name])
+    assert not is_forwarded(["host", "accept", "authorization"])

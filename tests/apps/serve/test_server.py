@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -18,7 +19,6 @@ from typing import Any
 
 import httpx
 import pytest
-from uvicorn.server import ServerState
 
 from apps.serve.servers import PATIENCE, Running, raw_request, wait_for
 from weft.apps.serve import server
@@ -30,7 +30,8 @@ from weft.errors import DataError
 @pytest.fixture
 def process(recurrent_run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`weft serve` on a free port, and its address."""
-    arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu", "--set", "threads=1"]
+    arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu"]
+    arguments += ["--set", "threads=1", "--set", "hang_timeout=300"]  # a test stops the worker for a while
     with subprocess.Popen(
         [sys.executable, "-m", "weft", *arguments],
         stderr=subprocess.PIPE,
@@ -80,6 +81,19 @@ def test_a_signal_under_load(process: tuple[subprocess.Popen[str], str], name: s
         wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists())
 
 
+def test_not_ready_before_the_port_closes(process: tuple[subprocess.Popen[str], str]) -> None:
+    """On SIGTERM a load balancer, which connects anew for each question, is told first."""
+    service, url = process
+    wait_for(lambda: httpx.get(f"{url}ready").status_code == 200)
+    service.send_signal(signal.SIGTERM)
+    statuses: list[int] = []
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            statuses.append(httpx.get(f"{url}ready", timeout=PATIENCE).status_code)
+    assert statuses.count(503) >= 2 and statuses == sorted(statuses)
+    assert service.wait(PATIENCE) == 0
+
+
 def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sends half a request, one nothing: both are closed in time, and others are answered meanwhile."""
     monkeypatch.setattr(
@@ -89,53 +103,6 @@ def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) ->
         assert running.translate("a b")
         half.settimeout(PATIENCE)
         assert b" 408 " in half.recv(4096)
-
-
-class Transport:
-    """A connection whose peer does nothing."""
-
-    aborted = False
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-
-def test_connections_come_to_an_end(running: Running) -> None:
-    """Where nothing arrives, or half a request, or nothing is read: closed when the time is up, and not before."""
-    import asyncio
-
-    async def test() -> None:
-        settings = ServeSettings(body_timeout=0.05)
-        protocol_class = server.protocol_class(settings)
-
-        def connect() -> tuple[Any, Transport]:
-            transport = Transport()
-            protocol = protocol_class(running.server.config, ServerState(), {})
-            protocol.connection_made(transport)
-            return protocol, transport
-
-        _, silent = connect()
-        reader, unread = connect()
-        reader.cycle = SimpleNamespace(response_complete=False)
-        reader.pause_writing()
-        slow, read_late = connect()
-        slow.cycle = SimpleNamespace(response_complete=False)
-        slow.pause_writing()
-        slow.resume_writing()
-        again, half = connect()  # has been answered, and begins another request
-        again.clock.cancel()
-        again.cycle = SimpleNamespace(response_complete=True)
-        again.data_received(b"GET /health HT")
-        await asyncio.sleep(0.2)
-        assert silent.aborted and unread.aborted and half.aborted and not read_late.aborted
-
-    asyncio.run(test())
 
 
 def test_ports(running: Running) -> None:

@@ -12,6 +12,12 @@ from weft.apps.serve.settings import ServeSettings, make_settings
 from weft.errors import RecipeError
 
 
+@pytest.mark.parametrize("pair", ["en", "en-", "-fr", "zh-Hans-en", "a:b:c"])
+def test_languages_that_are_no_pair(pair: str) -> None:
+    with pytest.raises(RecipeError, match=r"serve: languages: .* expected .*SOURCE-TARGET, such as en-fr"):
+        make_settings({"languages": [pair]})
+
+
 def test_importing_them_imports_no_torch() -> None:
     code = "import sys, weft.apps.serve, weft.apps.serve.limits, weft.apps.serve.app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

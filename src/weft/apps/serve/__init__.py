@@ -2,7 +2,8 @@
 
 The application
     app.py               `create_app`: the ASGI application
-    server.py            the process around it: uvicorn, signals, timeouts
+    server.py            the process around it: uvicorn and signals
+    connections.py       limits of connections: the size of request heads, timeouts
     settings.py          addresses and limits
     security.py, keys.py the checks before every request; API keys
     metrics.py           Prometheus metrics
@@ -27,6 +28,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
+    costs.py             what an operation would cost, and the limits
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
 
 The service itself imports no torch: whatever happens to a model happens in its worker.

@@ -107,7 +107,9 @@ def _add_status(app: FastAPI) -> None:
         models: Models = request.app.state.models
         models.start()
         status = {model.name: model.state for model in models.by_name.values()}
-        body = to_json({"ready": models.ready, "draining": models.draining, "models": status})
+        problems = {model.name: model.problem for model in models.by_name.values() if model.problem}
+        content = {"ready": models.ready, "draining": models.draining, "models": status, "problems": problems}
+        body = to_json(content)
         return routes.json_response(body, 200 if models.ready else 503)
 
     @app.get("/metrics", response_class=Response)

@@ -1,7 +1,7 @@
 """LibreTranslate's API, so that its clients work unchanged: /translate, /languages, /detect, /frontend/settings.
 
-`weft.apps.serve.languages` knows the languages of a run. Texts are translated line by line; of HTML, only the text
-between tags.
+`weft.apps.serve.languages` knows the languages of a run. Texts are translated line by line; HTML block by block, and
+refused where a block is not a whole text: where tags stand within it, or where it is a script.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ from weft.apps.serve.schemas import PROBLEMS, ModelRequest
 router = APIRouter(responses=PROBLEMS)
 TAG = re.compile(r"(<[^<>]*>)")
 BREAK = re.compile(r"(\r\n|\r|\n)")
+TAG_NAME = re.compile(r"</?\s*([^\s/>]*)")
+BLOCK = re.compile(
+    "address|article|aside|blockquote|body|br|caption|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|header|hr|html|li|"
+    "main|nav|ol|p|section|table|tbody|td|tfoot|th|thead|tr|ul",
+    re.IGNORECASE,
+)
+"""Tags of HTML between which whole texts stand."""
 
 
 class DetectRequest(BaseModel):
@@ -79,6 +86,8 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     model, way = await find_model(request, body.source, body.target)
     if body.format not in ("text", "html"):
         raise ServiceError(400, f"format: {body.format[:40]!r} is not known; use text or html")
+    if body.format == "html":
+        check_blocks(texts)
     parts = [split(text, body.format) for text in texts]
     lines = [part for of_text in parts for part in of_text if is_translated(part, body.format)]
     check_texts([of_format(line, body.format) for line in lines], settings, "q")
@@ -183,6 +192,18 @@ def described(model: ServedModel) -> str:
     """The languages of a model in a few words."""
     sides = [names(model, side) for side in ("source", "target")]
     return " to ".join(side[0] if len(side) == 1 else f"{len(side)} languages (see /languages)" for side in sides)
+
+
+def check_blocks(texts: Sequence[str]) -> None:
+    """Refuse HTML with tags within texts, scripts, comments, or attributes in which a tag seems to end."""
+    for tag in (tag for text in texts for tag in TAG.findall(text)):
+        name = TAG_NAME.match(tag)
+        if name is None or not BLOCK.fullmatch(name[1]) or tag.count('"') % 2 or tag.count("'") % 2:
+            raise ServiceError(
+                400,
+                f"format: html with {tag[:40]} cannot be translated; only tags of blocks, such as <p>, are supported; "
+                "send the sentences as text",
+            )
 
 
 def split(text: str, form: str) -> list[str]:

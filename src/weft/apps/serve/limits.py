@@ -31,6 +31,8 @@ OF_SCORES = frozenset(
 """Settings that change the scores of outputs, which exact searches do not support."""
 MAX_RATIO = 20.0
 MAX_PHRASES = 100
+MAX_REQUIRED_CHARACTERS = 500
+"""Characters of the required phrases together: a beam keeps hypotheses for every number of tokens that it has met."""
 MAX_WEIGHT = 50.0
 WEIGHTS = ("length_penalty", "coverage_penalty", "diversity", "repetition_penalty")
 """Settings that would overflow a score if they were huge."""
@@ -96,10 +98,22 @@ def search_settings(own: dict[str, Any], given: dict[str, Any], settings: ServeS
         if len(phrases) > MAX_PHRASES:
             raise ServiceError(422, f"search.{name}: {len(phrases)} phrases; at most {MAX_PHRASES} are accepted")
         check_texts(phrases, settings, f"search.{name}")
+    if "required" in given:
+        check_required(checked.required, settings)
     if "banned_ids" in given and sum(map(len, checked.banned_ids)) > MAX_PHRASES:
         raise ServiceError(422, f"search.banned_ids: too many ids; at most {MAX_PHRASES} are accepted")
     check_texts([checked.prefix], settings, "search.prefix")
     return merged
+
+
+def check_required(phrases: Sequence[str], settings: ServeSettings) -> None:
+    """Fail if a request requires too much of its outputs; what a run requires by itself was chosen by its owner."""
+    if len(phrases) > settings.max_required:
+        limit = f"at most {settings.max_required} are accepted"
+        raise ServiceError(422, f"search.required: {len(phrases)} phrases; {limit}")
+    if (size := sum(map(len, phrases))) > MAX_REQUIRED_CHARACTERS:
+        limit = f"at most {MAX_REQUIRED_CHARACTERS} are accepted"
+        raise ServiceError(422, f"search.required: {size:,} characters together; {limit}")
 
 
 def limits_of(settings: ServeSettings) -> dict[str, float]:

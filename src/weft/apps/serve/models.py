@@ -16,9 +16,9 @@ from weft.apps.serve.metrics import ABANDONED, READY, REFUSED, RESTARTS, Metrics
 from weft.apps.serve.naming import Run, members
 from weft.apps.serve.queueing import Job
 from weft.apps.serve.scheduling import Scheduler
-from weft.apps.serve.settings import ServeSettings
+from weft.apps.serve.settings import ServeSettings, split_languages
 from weft.apps.serve.worker_process import WorkerEndedError, WorkerProcess
-from weft.errors import WeftError, nearest
+from weft.errors import DataError, WeftError, nearest
 from weft.recipe.files import read_tree
 from weft.runs.adapted_run import WEIGHTS
 from weft.runs.layout import RunFolder
@@ -36,8 +36,12 @@ MAX_FAILURES = 5
 class ServedModel:
     """A run under a name, or an ensemble of runs."""
 
-    def __init__(self, name: str, run: Run, settings: ServeSettings, metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, run: Run, settings: ServeSettings, metrics: Metrics, languages: str | None = None
+    ) -> None:
+        """``languages``: SOURCE-TARGET, in place of those that the run names."""
         self.name = name
+        self.given_languages = None if languages is None else split_languages(languages)
         self.runs = tuple(member.path for member in members(run))
         self.run, self.adapter = members(run)[0]
         self.settings = settings
@@ -46,7 +50,7 @@ class ServedModel:
         self.problem: str | None = None
         self.info: dict[str, Any] = {}
         self.examples: list[dict[str, Any]] = []
-        self.languages = languages_of(self.run, name)
+        self.languages = self.given_languages or languages_of(self.run, name)
         self.worker: WorkerProcess | None = None
         self.ready = asyncio.Event()
         self.examples_known = asyncio.Event()
@@ -85,19 +89,20 @@ class ServedModel:
     async def _supervise(self) -> None:
         failures = 0
         while True:
-            self.worker = WorkerProcess(self._config(), self._on_event)
+            self.worker = WorkerProcess(self._config(), self._on_event, hang_timeout=self.settings.hang_timeout)
             version = self.version
             code = await self.worker.run()
             if self.stopping:
                 return
             failures = failures + 1 if version == self.version else 0
             self.metrics.add(RESTARTS, model_name=self.name)
-            log.error("%s: its worker ended (exit code %d)", self.name, code)
+            reason = "stopped answering" if self.worker.is_hung else f"ended (exit code {code})"
+            log.error("%s: its worker %s", self.name, reason)
             if failures >= MAX_FAILURES:
-                self.state, self.problem = "failed", f"its worker ended {failures} times in a row (exit code {code})"
+                self.state, self.problem = "failed", f"its worker {reason}, {failures} times in a row"
                 self._fail_waiting()
                 return
-            self.state, self.problem = "loading", f"its worker ended (exit code {code}) and is started again"
+            self.state, self.problem = "loading", f"its worker {reason} and is started again"
             await asyncio.sleep(min(0.1 * 4**failures, 10.0) if failures else 0.0)
 
     def _config(self) -> dict[str, Any]:
@@ -112,6 +117,8 @@ class ServedModel:
             "parallel_searches": settings.parallel_searches,
             "log": settings.log,
             "max_output": settings.max_output,
+            "max_weights": settings.max_weights,
+            "max_exact_tokens": settings.max_exact_tokens,
         }
 
     def _on_event(self, event: str, body: bytes) -> None:
@@ -136,7 +143,7 @@ class ServedModel:
             return
         self.info, self.state, self.problem = data, "ready", None
         self.schedulers["batch"].parallel = data["parallel_searches"]
-        self.languages = languages_of(self.run, self.name)
+        self.languages = self.given_languages or languages_of(self.run, self.name)
         self.version += 1
         self.metrics.set(READY, 1, model_name=self.name)
         self.ready.set()
@@ -173,6 +180,8 @@ class ServedModel:
             return await asyncio.wait_for(asyncio.shield(job.done), deadline - (time.monotonic() - job.arrived))
         except TimeoutError:
             self.abandon(job)
+            if job.attempts or self.problem is not None:  # no fault of the text
+                raise ModelUnavailableError(f"{self.name}: its worker was started again; try again") from None
             raise DeadlineError(deadline) from None
         except asyncio.CancelledError:
             self.abandon(job)
@@ -263,7 +272,15 @@ class Models:
     """All models of a service by name; the first is the default."""
 
     def __init__(self, runs: Mapping[str, Run], settings: ServeSettings, metrics: Metrics) -> None:
-        self.by_name = {name: ServedModel(name, run, settings, metrics) for name, run in runs.items()}
+        languages: list[str | None] = [*settings.languages] or [None]
+        if len(languages) not in (1, len(runs)):
+            given = f"{len(languages)} pairs for {len(runs)} runs"
+            raise DataError(f"languages: {given}; give one for each, or one for all")
+        languages = languages * len(runs) if len(languages) == 1 else languages
+        self.by_name = {
+            name: ServedModel(name, run, settings, metrics, pair)
+            for (name, run), pair in zip(runs.items(), languages, strict=True)
+        }
         self.metrics = metrics
         self.draining = False
         self.reporting: asyncio.Future[None] | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from weft import __version__
-from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.errors import DeadlineError, ServiceError
 from weft.apps.serve.jobs import (
     ask,
     client_of,
@@ -22,9 +24,12 @@ from weft.apps.serve.jobs import (
 from weft.apps.serve.limits import check_texts, describe_settings
 from weft.apps.serve.models import PLAIN
 from weft.apps.serve.schemas import PROBLEMS, Heads, HeadsRequest, ScoreRequest, Scores, TranslateRequest, Translations
+from weft.apps.serve.security import is_forwarded
 from weft.runtime.processes import to_json
 
 router = APIRouter(prefix="/api", responses=PROBLEMS)
+SCORED_CHARACTERS, SCORED_PAIRS = 10_000, 64
+"""The largest part of a request to score pairs that is computed at once."""
 
 
 def json_response(body: bytes, status: int = 200) -> Response:
@@ -75,6 +80,21 @@ async def translate_texts(request: Request, body: TranslateRequest) -> Response:
     return listed(model.name, "translations", records)
 
 
+def score_parts(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """The pairs in parts that take little time each: other clients have their turn after each of them."""
+    part: list[tuple[str, str]] = []
+    size = 0
+    for pair in pairs:
+        length = len(pair[0]) + len(pair[1])
+        if part and (size + length > SCORED_CHARACTERS or len(part) == SCORED_PAIRS):
+            yield part
+            part, size = [], 0
+        part.append(pair)
+        size += length
+    if part:
+        yield part
+
+
 @router.post("/score", response_model=Scores)
 async def score(request: Request, body: ScoreRequest) -> Response:
     """log p(target | source) of pairs."""
@@ -86,8 +106,14 @@ async def score(request: Request, body: ScoreRequest) -> Response:
     model = await loaded_model(request, body.model)
     if not body.pairs:
         return listed(model.name, "scores", [])
-    payload = {"pairs": body.pairs, "edits": edits_of(body)}
-    return listed(model.name, "scores", await ask(request, model, "score", payload))
+    scores: list[bytes] = []
+    try:
+        async with asyncio.timeout(settings.deadline):
+            for pairs in score_parts(body.pairs):
+                scores += await ask(request, model, "score", {"pairs": pairs, "edits": edits_of(body)})
+    except TimeoutError:
+        raise DeadlineError(settings.deadline) from None
+    return listed(model.name, "scores", scores)
 
 
 @router.post("/heads", response_model=Heads)
@@ -111,9 +137,12 @@ async def heads(request: Request, body: HeadsRequest) -> Response:
 
 @router.post("/models/{name}/reload")
 async def reload(request: Request, name: str) -> dict[str, Any]:
-    """Load what the run folder holds now. Without keys, only from this machine."""
-    if request.app.state.accepted_keys is None and client_of(request) not in ("127.0.0.1", "::1"):
-        raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
+    """Load what the run folder holds now. Without keys, only from this machine, and not through a proxy."""
+    if request.app.state.accepted_keys is None:
+        if settings_of(request).hosts or is_forwarded(request.headers):
+            raise ServiceError(403, "without keys, no model can be reloaded through a proxy; start with --key-file")
+        if client_of(request) not in ("127.0.0.1", "::1"):
+            raise ServiceError(403, "without keys, a model can be reloaded from the service's own machine only")
     model = models_of(request).get(name)
     await model.reload()
     return model.record()

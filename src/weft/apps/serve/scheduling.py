@@ -195,9 +195,12 @@ class Scheduler:
             self.queue.remove(job)
             job.lost_worker = worker
             job.attempts += 1
-            if job.on_event is not None:  # some of its events may have been sent
+            is_last = job.attempts >= MAX_ATTEMPTS
+            if is_last and worker is not None and worker.is_hung:
+                job.fail(ModelUnavailableError("the worker of the model stopped answering, twice; try again"))
+            elif job.on_event is not None:  # some of its events may have been sent
                 job.fail(ModelUnavailableError("the worker of the model ended during this search; try again"))
-            elif job.attempts >= MAX_ATTEMPTS:
+            elif is_last:
                 job.fail(ServiceError(500, "the worker of the model ended twice while it searched for this request"))
             elif not job.abandoned:
                 job.taken, job.missing = 0, len(job.rows)

@@ -111,7 +111,7 @@ class Scores(BaseModel):
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
     for status, text in {
-        400: "not JSON",
+        400: "not JSON, or more than one Host",
         401: "a key is needed",
         403: "the host or the origin is not allowed",
         404: "no such model, token or page",
@@ -121,6 +121,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "another content type is needed",
         422: "a value is wrong",
         429: "too many requests; see Retry-After",
+        431: "the head of the request is too large",
         500: "an internal error",
         503: "not ready; see Retry-After",
     }.items()

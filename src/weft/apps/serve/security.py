@@ -1,4 +1,4 @@
-"""Checks before every request: size and time of its body, Host, Origin and key; and the headers of every response.
+"""Checks before every request: head, Host, Origin, key, size and time of the body; and the headers of every response.
 
 A page of another site cannot use a service on this machine: its requests name that site as their origin, or, after DNS
 rebinding, as their host. A key is sent as ``Authorization: Bearer KEY``, which browsers do not add automatically.
@@ -48,6 +48,9 @@ HEADERS = (
 )
 KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
 """Paths that need no key, like the files of the page; LibreTranslate's clients request languages without one."""
+PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
+MAX_HEADERS = 100
+"""Header fields of a request."""
 log = logging.getLogger("weft.apps.serve")
 
 
@@ -69,6 +72,9 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         start, status = time.monotonic(), 500
+        is_head = scope["method"] == "HEAD"
+        if is_head:
+            scope = {**scope, "method": "GET"}
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         origin = headers.get("origin")
         extra = [*HEADERS, *self._cors(origin)]
@@ -78,9 +84,14 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *extra]
+            elif is_head:
+                return
             await send(message)
+            if is_head:  # the response ends here, even where GET would open a stream
+                await send({"type": "http.response.body", "body": b""})
 
         try:
+            self._check_head(scope)
             self._check_host(headers.get("host", ""))
             self._check_origin(origin, headers.get("host", ""))
             if scope["method"] == "OPTIONS" and origin is not None and "access-control-request-method" in headers:
@@ -102,6 +113,20 @@ class Guard:
             if not path.endswith("/stream"):
                 self.metrics.observe(LATENCY, seconds, path=path)
             log.info("%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds)
+
+    def _check_head(self, scope: Scope) -> None:
+        """Check the size of the head, the number of its fields, and that it has one Host at most."""
+        fields = scope["headers"]
+        size = sum(len(name) + len(value) + 4 for name, value in fields)
+        size += len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+        if size > self.settings.max_head:
+            raise ServiceError(431, head_too_large(self.settings.max_head))
+        if len(fields) > MAX_HEADERS:
+            raise ServiceError(
+                431, f"the request has {len(fields):,} header fields; at most {MAX_HEADERS} are accepted"
+            )
+        if sum(name.lower() == b"host" for name, _ in fields) > 1:
+            raise ServiceError(400, "the request has more than one Host header; send one")
 
     def _check_host(self, host: str) -> None:
         """Behind a local address only local names, and those that are set."""
@@ -174,6 +199,15 @@ class Guard:
             seconds = self.settings.body_timeout
             raise ServiceError(408, f"the request did not arrive within {seconds:g} seconds") from None
         return b"".join(parts)
+
+
+def head_too_large(limit: int) -> str:
+    return f"the head of the request has more than {limit:,} bytes, the limit"
+
+
+def is_forwarded(names: Iterable[str]) -> bool:
+    """Whether one of these header fields is added by a proxy, whose address is not that of the client."""
+    return any(name.lower().startswith("x-forwarded") or name.lower() in PROXY_HEADERS for name in names)
 
 
 def host_name(host: str) -> str:

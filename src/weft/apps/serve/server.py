@@ -1,4 +1,4 @@
-"""The server process: uvicorn, signals, and timeouts for connections that hang."""
+"""The server process: uvicorn and signals."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from weft.apps.serve.app import Service
+from weft.apps.serve.connections import protocol_class
 from weft.apps.serve.settings import ServeSettings
 from weft.errors import DataError
 
@@ -38,11 +38,13 @@ class Server(uvicorn.Server):
             log_config=None,
             server_header=False,
             proxy_headers=False,
+            h11_max_incomplete_event_size=settings.max_head,
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=int(settings.drain_timeout),
         )
         super().__init__(config)
         self.service = service
+        self.settings = settings
         self.signals: list[int] = []
 
     @contextmanager
@@ -71,6 +73,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.signals.append(sig)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As in uvicorn, but after SIGTERM load balancers see that the service is not ready before the port closes."""
+        end = time.monotonic() + self.settings.close_delay
+        while self.signals == [signal.SIGTERM] and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.models.start()
         try:
@@ -78,52 +87,6 @@ class Server(uvicorn.Server):
         finally:
             self.service.models.draining = True
             await self.service.stop()
-
-
-def protocol_class(settings: ServeSettings) -> type[asyncio.Protocol]:
-    """uvicorn's protocol for connections that come to an end, whatever their clients do."""
-    base: Any = AutoHTTPProtocol
-    seconds = settings.body_timeout
-
-    class BoundedProtocol(base):
-        """Closes a connection on which no request arrives, or no answer is read, in time."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self.clock = self.loop.call_later(seconds, self._close_if_silent)
-            self.write_clock: asyncio.TimerHandle | None = None
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self._waits():  # the head of a request is not complete: that of the first, or of a later one
-                if self.clock.cancelled():
-                    self.clock = self.loop.call_later(seconds, self._close_if_silent)
-            else:
-                self.clock.cancel()
-
-        def _waits(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-        def _close_if_silent(self) -> None:
-            if self._waits() and not self.transport.is_closing():
-                self.transport.abort()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.write_clock = self.loop.call_later(seconds, self.transport.abort)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self.write_clock is not None:
-                self.write_clock.cancel()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.clock.cancel()
-            if self.write_clock is not None:
-                self.write_clock.cancel()
-            super().connection_lost(exc)
-
-    return BoundedProtocol
 
 
 def listen(settings: ServeSettings) -> socket.socket:

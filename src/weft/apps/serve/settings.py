@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from weft.errors import RecipeError, nearest
 from weft.recipe.base import Count, Settings
@@ -25,6 +25,11 @@ class ServeSettings(Settings):
     origins: list[str] = Field(
         [], description="origins of other web pages and browser extensions that may use the service"
     )
+    languages: list[str] = Field(
+        [],
+        description="languages of the runs, SOURCE-TARGET, in their order, or one for all; by default those that a run "
+        "names",
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: str = Field("auto", description="auto, fp32, bf16 or int8")
     engine: str = Field("auto", description="auto, torch or ctranslate2")
@@ -39,6 +44,7 @@ class ServeSettings(Settings):
         "errors", description="what is logged; only texts includes the texts that are sent"
     )
 
+    max_head: Count = Field(65_536, description="bytes of the head of a request: its address and header fields")
     max_body: Count = Field(2_000_000, description="bytes of a request")
     max_lines: Count = Field(1_000, description="texts of a request")
     max_characters: Count = Field(5_000, description="characters of a text")
@@ -48,6 +54,11 @@ class ServeSettings(Settings):
     max_output: Count = Field(1_000, description="tokens of an output")
     max_nodes: Count = Field(20_000, description="the largest search.max_nodes of an exact search")
     max_space: Count = Field(100_000, description="the largest search.max_space of an exhaustive search")
+    max_exact_tokens: Count = Field(200, description="source tokens of an exact or exhaustive search")
+    max_weights: Count = Field(
+        5_000_000, description="attention weights of a request: of all heads, or of all outputs with attention"
+    )
+    max_required: Count = Field(10, description="phrases of search.required; 500 characters together")
     max_waiting: Count = Field(256, description="requests that wait for a model; more are refused")
     max_wait: Seconds = Field(
         2.0,
@@ -57,6 +68,12 @@ class ServeSettings(Settings):
     max_streams: Count = Field(64, description="streams that are open at once")
     deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
     body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive")
+    hang_timeout: Seconds = Field(
+        8.0, description="seconds after which a worker that does not answer is ended and started again"
+    )
+    close_delay: Annotated[float, Field(ge=0.0, le=600.0)] = Field(
+        1.0, description="seconds after SIGTERM in which /ready answers 503 before the port closes"
+    )
     drain_timeout: Seconds = Field(
         30.0, description="seconds that running requests have to finish when the service ends"
     )
@@ -68,6 +85,14 @@ class ServeSettings(Settings):
     batch_wait: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         0.005, description="seconds that a request waits for others to be searched together with"
     )
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not all(part.strip() for part in split_languages(value)):
+                raise ValueError(f"{value}: SOURCE-TARGET, such as en-fr (zh-Hans:en where a name has a hyphen)")
+        return values
 
     def limits(self) -> dict[str, Any]:
         """Limits of a request, as reported to clients."""
@@ -81,9 +106,18 @@ class ServeSettings(Settings):
             "output_tokens": self.max_output,
             "exact_nodes": self.max_nodes,
             "exact_space": self.max_space,
+            "exact_tokens": self.max_exact_tokens,
+            "weights": self.max_weights,
+            "required": self.max_required,
             "waiting": self.max_waiting,
             "deadline_s": self.deadline,
         }
+
+
+def split_languages(pair: str) -> tuple[str, str]:
+    """en and fr of en-fr, or of en:fr; one of them is empty if it is no pair."""
+    parts = pair.split(":" if ":" in pair else "-")
+    return (parts[0], parts[1]) if len(parts) == 2 else (pair, "")
 
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -98,7 +132,7 @@ def make_settings(changes: dict[str, Any]) -> ServeSettings:
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise RecipeError(f"serve: {name}: unknown setting; {nearest(name, ServeSettings.model_fields)}") from None
-        message = str(first["msg"]).removeprefix("Input should be ")
+        message = str(first["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
         if first["type"] == "list_type":
             message = f"""a list, for example --set '{name}=["{first["input"]}"]'"""
         raise RecipeError(f"serve: {name}: {first['input']!r} was given; expected {message}") from None

@@ -74,7 +74,9 @@ class Worker:
 
     def _read(self) -> None:
         while (message := read_message(self.stdin)) is not None and message.header["op"] != "stop":
-            if message.header["op"] == "cancel":
+            if message.header["op"] == "ping":
+                self.send({"event": "pong"})
+            elif message.header["op"] == "cancel":
                 self.abandoned.update((message.header["id"], row) for row in message.header["rows"])
             else:
                 self.queues[message.header["queue"]].put(message)
@@ -148,6 +150,7 @@ class Worker:
 
     def _answer(self, message: Message) -> None:
         from weft.apps.serve import operations
+        from weft.apps.serve.costs import check_heads
 
         op, number = message.header["op"], message.header["id"]
         if op == "reload":
@@ -166,6 +169,8 @@ class Worker:
         if op == "score":
             bodies = operations.score(self.translator, payload)
             return self.send({"id": number}, bodies)
+        if op == "heads":
+            check_heads(self.translator, payload, self.config)
         operation = {
             "heads": operations.heads,
             "tokens": operations.tokens,
@@ -177,6 +182,7 @@ class Worker:
     def _translate(self, message: Message) -> None:
         """Rows of several requests that are searched together: a result or an error for each."""
         from weft.apps.serve import operations
+        from weft.apps.serve.costs import check_search
         from weft.apps.serve.limits import EXACT
 
         translator, number = self.translator, message.header["id"]
@@ -193,6 +199,7 @@ class Worker:
             if translator.device.type == "cpu" or exact:  # steps that are observed cannot be recorded as CUDA graphs
                 observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
             try:
+                check_search(translator, {**payload, "texts": [texts[row] for row in rows]}, self.config)
                 records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
             except Exception as error:  # of one row: the others, of other clients perhaps, are searched without it
                 if is_device_error(error):
@@ -211,9 +218,11 @@ class Worker:
 
     def _stream(self, number: int, payload: dict[str, Any]) -> None:
         from weft.apps.serve import operations
+        from weft.apps.serve.costs import check_search
         from weft.apps.serve.observation import Abandoned
 
         assert self.translator is not None
+        check_search(self.translator, {**payload, "attention": True}, self.config)
         with suppress(Abandoned):
             operations.stream(
                 self.translator,
@@ -255,8 +264,11 @@ class Worker:
 
 def status_of(error: BaseException) -> tuple[int, str]:
     """The status and the sentence that a client gets."""
+    from weft.apps.serve.costs import CostError
     from weft.apps.serve.operations import UnknownTokenError
 
+    if isinstance(error, CostError):
+        return 413, one_line(error)
     if isinstance(error, UnknownTokenError):
         return 404, one_line(error)
     if isinstance(error, CheckpointError):

@@ -14,6 +14,9 @@ from weft.runtime.processes import Message, child_environment, encode_message, r
 
 STREAM_LIMIT = 1 << 20
 STOP_SECONDS = 5.0
+MISSED_PINGS = 3
+"""Intervals without an answer to a ping after which a worker counts as hung; an event loop that stalls, and reads no
+answers meanwhile, adds one interval at most."""
 EventHandler = Callable[[str, bytes], None]
 
 
@@ -24,9 +27,16 @@ class WorkerEndedError(Exception):
 class WorkerProcess:
     """One process. It is not started again; a `ServedModel` makes another one."""
 
-    def __init__(self, config: dict[str, Any], on_event: EventHandler) -> None:
-        """``on_event``: called with the worker's reports on its model (ready, failed, examples) and on its own end."""
+    def __init__(self, config: dict[str, Any], on_event: EventHandler, *, hang_timeout: float = 8.0) -> None:
+        """``on_event``: called with the worker's reports on its model (ready, failed, examples) and on its own end.
+
+        ``hang_timeout``: seconds after which a worker that does not answer pings is killed.
+        """
         self.config = config
+        self.hang_timeout = hang_timeout
+        self.is_hung = False
+        self.is_loaded = False
+        self.has_answered_ping = True
         self.on_event = on_event
         self.process: asyncio.subprocess.Process | None = None
         self.numbers = itertools.count(1)
@@ -46,19 +56,42 @@ class WorkerProcess:
         )
         assert self.process.stdout is not None
         self._write(encode_message({"op": "configure"}, [to_json(self.config)]))
+        heartbeat = asyncio.create_task(self._heartbeat())
         try:
             while (message := await receive_message(self.process.stdout)) is not None:
                 self._receive(message)
         finally:
+            heartbeat.cancel()
             self._end()
             if self.process.returncode is None:
                 with suppress(ProcessLookupError):
                     self.process.kill()
         return await self.process.wait()
 
+    async def _heartbeat(self) -> None:
+        """Kill the process if it does not answer pings; while it loads for the first time, imports may block it."""
+        missed = 0
+        while True:
+            await asyncio.sleep(self.hang_timeout / (MISSED_PINGS + 1))
+            if not self.is_loaded:
+                continue
+            if self.has_answered_ping:
+                missed, self.has_answered_ping = 0, False
+                self._write(encode_message({"op": "ping"}))
+                continue
+            missed += 1
+            if missed == MISSED_PINGS:
+                self.is_hung = True
+                assert self.process is not None
+                with suppress(ProcessLookupError):
+                    self.process.kill()
+
     def _receive(self, message: Message) -> None:
         number, event = message.header.get("id"), message.header.get("event")
-        if number is None:
+        if event == "pong":
+            self.has_answered_ping = True
+        elif number is None:
+            self.is_loaded |= event == "ready"
             self.on_event(message.header["event"], message.bodies[0])
         elif event is not None:
             if number in self.streams:

@@ -47,13 +47,24 @@ def test_names_and_settings(command: Callable[..., Any], finished: Path, served:
     assert said.stdout.strip() and said.stdout.strip() not in keys.read_text("utf-8")
     assert "the key itself is not stored" in said.stderr
     command(
-        "serve", finished, f"old={finished}", "--host", "0.0.0.0", "--open-to-all", "--set", "max_lines=3", "--open"
+        "serve",
+        finished,
+        f"old={finished}",
+        "--host",
+        "0.0.0.0",
+        "--open-to-all",
+        "--set",
+        "max_lines=3",
+        "--open",
+        "--languages",
+        "en-fr",
     )
     command("serve", finished, finished, "--host", "::", "--key-file", keys, "--precision", "int8", "--port", "0")
     command("serve", f"both={finished}+{other}", f"{finished}+{other}")
     (first, settings, key_file, options), (second, more, given_keys, _), (ensembles, *_) = served
     assert ensembles == {"both": (finished, other), "run+run": (finished, other)}
     assert first == {"old": finished, "run": finished} and second == {"run": finished, "run-2": finished}
+    assert settings.languages == ["en-fr"]
     assert settings.max_lines == 3 and settings.host == "0.0.0.0" and key_file is None and options["open_browser"]
     assert more.precision == "int8" and more.port == 0 and given_keys == keys
 

@@ -42,6 +42,14 @@ def command(
         typer.Option("--new-key", metavar="NAME", help="Print a new key, add its hash to --key-file, and end."),
     ] = None,
     open_to_all: Annotated[bool, typer.Option("--open-to-all", help="Listen on another --host without keys.")] = False,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--languages",
+            metavar="SOURCE-TARGET",
+            help="The languages, such as en-fr, for LibreTranslate's clients; repeated, those of each run.",
+        ),
+    ] = None,
     precision: Precision = None,
     engine: Engine = None,
     changes: Annotated[
@@ -63,7 +71,7 @@ def command(
     named = _named(runs)
     for name, run in named.items():
         check_run(name, run)
-    options: dict[str, Any] = {"device": device, "precision": precision, "engine": engine}
+    options: dict[str, Any] = {"device": device, "precision": precision, "engine": engine, "languages": languages}
     given = {name: value for name, value in options.items() if value is not None}
     settings = _settings({"host": host, "port": port, **given}, changes)
     if settings.host not in LOCAL and key_file is None and not open_to_all:
