@@ -16,6 +16,7 @@ import pytest
 import typer.main
 
 from weft.apps.cli import app
+from weft.apps.serve.server import NOTIFY_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -57,6 +58,7 @@ def test_the_container_file() -> None:
         assert all((ROOT / source).exists() for source in sources)
     assert json.loads(given["ENTRYPOINT"]) == ["weft", "serve"]
     assert {word for word in json.loads(given["CMD"]) if word.startswith("--")} <= serve_options()
+    assert any("-c constraints.txt" in value for name, value in steps if name == "RUN")
     assert given["STOPSIGNAL"] == "SIGTERM" and "/ready" in given["HEALTHCHECK"]
     compile(json.loads(given["HEALTHCHECK"].split("CMD ")[1])[2], "HEALTHCHECK", "exec")
 
@@ -69,6 +71,10 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
     assert arguments[0] == "serve"
     assert {word for word in arguments if word.startswith("--")} <= serve_options()
     assert int(unit["Service"]["TimeoutStopSec"]) > 30
+    assert int(unit["Service"]["WatchdogSec"]) > 2 * NOTIFY_SECONDS and unit["Service"]["Type"] == "notify"
+    credential = unit["Service"]["LoadCredential"].split(":")[0]  # a copy that the service alone can read
+    assert arguments[arguments.index("--key-file") + 1] == f"${{CREDENTIALS_DIRECTORY}}/{credential}"
+    assert "-c constraints.txt" in (DEPLOY / "weft.service").read_text("utf-8")
     if shutil.which("systemd-analyze"):
         text = (DEPLOY / "weft.service").read_text("utf-8").replace("/opt/weft/bin/weft", shutil.which("true") or "")
         (tmp_path / "weft.service").write_text(text, "utf-8")

@@ -22,6 +22,15 @@ def test_new_keys_are_accepted_and_not_stored(tmp_path: Path) -> None:
     assert keys.client("\ud800") is None
 
 
+def test_others_cannot_read_a_key_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    new_key(path, "a")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    new_key(path, "b")
+    assert path.stat().st_mode & 0o777 == 0o640, "as its owner has chosen"
+
+
 def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     with pytest.raises(DataError, match="keys: no such file; make a key with `weft serve --new-key NAME"):

@@ -105,6 +105,37 @@ def test_clients_that_hang(running: Running, monkeypatch: pytest.MonkeyPatch) ->
         assert b" 408 " in half.recv(4096)
 
 
+def test_what_systemd_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it wants to know; a path, or a name that begins with @."""
+    server.notify_systemd("READY=1")
+    for name, bound in ((str(tmp_path / "notify"), str(tmp_path / "notify")), ("@weft-test", "\0weft-test")):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.bind(bound)
+            systemd.settimeout(PATIENCE)
+            monkeypatch.setenv("NOTIFY_SOCKET", name)
+            server.notify_systemd("READY=1")
+            asyncio.run(server.alive())
+            assert [systemd.recv(100), systemd.recv(100)] == [b"READY=1", b"WATCHDOG=1"]
+    server.notify_systemd("READY=1")  # nobody listens
+
+
+def test_a_service_of_systemd(recurrent_run: Path, tmp_path: Path) -> None:
+    """It says when it listens, that it is alive, and that it ends."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(PATIENCE)
+        arguments = ["serve", str(recurrent_run), "--port", "0", "--device", "cpu", "--set", "close_delay=0"]
+        environment = {**os.environ, "PYTHONPATH": str(Path(server.__file__).parents[3])}
+        environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WEFT_NO_PROGRESS": "1"}
+        with subprocess.Popen([sys.executable, "-m", "weft", *arguments], env=environment) as service:
+            messages = [systemd.recv(100), systemd.recv(100)]
+            service.terminate()
+            while messages[-1] != b"STOPPING=1":
+                messages.append(systemd.recv(100))
+            assert service.wait(PATIENCE) == 0
+    assert messages[0] == b"READY=1" and b"WATCHDOG=1" in messages
+
+
 def test_ports(running: Running) -> None:
     with listen(ServeSettings(port=0)) as bound:
         port = bound.getsockname()[1]

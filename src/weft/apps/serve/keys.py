@@ -72,5 +72,7 @@ def new_key(path: Path, name: str) -> str:
         Keys.read(path)
     key = secrets.token_urlsafe(24)
     separator = "\n" if known and not known.endswith("\n") else ""
+    mode = path.stat().st_mode & 0o777 if known else 0o600  # what its owner has chosen stays
     save_text(path, f"{known}{separator}sha256:{digest(key)}  {name}\n")
+    path.chmod(mode)
     return key

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import uvicorn
@@ -21,6 +22,23 @@ from weft.errors import DataError
 
 MAX_CONNECTIONS = 1_000
 """Concurrent connections and requests; more are answered with 503."""
+
+NOTIFY_SECONDS = 5
+"""Interval at which systemd is told that the service is alive."""
+
+
+async def alive() -> None:
+    notify_systemd("WATCHDOG=1")
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd the state of the service (sd_notify), where it has started the service and wants to know."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.setblocking(False)
+        notified.sendto(state.encode(), f"\0{path[1:]}" if path.startswith("@") else path)
 
 
 class Server(uvicorn.Server):
@@ -41,6 +59,8 @@ class Server(uvicorn.Server):
             h11_max_incomplete_event_size=settings.max_head,
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=int(settings.drain_timeout),
+            callback_notify=alive,
+            timeout_notify=NOTIFY_SECONDS,
         )
         super().__init__(config)
         self.service = service
@@ -75,10 +95,15 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As in uvicorn, but after SIGTERM load balancers see that the service is not ready before the port closes."""
+        notify_systemd("STOPPING=1")
         end = time.monotonic() + self.settings.close_delay
         while self.signals == [signal.SIGTERM] and time.monotonic() < end:
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        notify_systemd("READY=1")
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self.service.models.start()
