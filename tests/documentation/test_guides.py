@@ -52,6 +52,7 @@ MODELS: dict[str, dict[str, str]] = {
     "labs.md": {},
     "own-pairs.md": {},
     "performance.md": {},
+    "probes.md": {"runs/try": "run"},
     "reports.md": {"runs/mine": "run"},
     "serving.md": {
         **{f"runs/{name}": "run" for name in ("try", "en-fr-2025", "seed-1", "seed-2")},
