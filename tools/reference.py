@@ -96,6 +96,7 @@ IN_MODULES = (
 
 PROBES = {
     "repeat": "weft.apps.probes.repeat.repeat",
+    "trace_table": "weft.apps.probes.table.trace_table",
     "ProbeResult": "weft.apps.probes.result.ProbeResult",
 }
 """The members of `weft.probes`, and where they are."""

@@ -8,13 +8,17 @@
     result.data                             # all numbers
     result.save("repeat.svg")               # the chart as SVG, PNG or PDF
 
-A lab (`weft.labs`) trains models and judges a claim; a probe trains nothing and judges nothing. One file a probe;
-`result.py` is what all of them return.
+A lab (`weft.labs`) trains models and judges a claim; a probe trains nothing and judges nothing.
+
+    repeat.py    a phrase that is repeated: the probability of each token
+    table.py     a search in a table of given probabilities, without a model: trace_table("pie")
+    result.py    what the probes return
 """
 
 from __future__ import annotations
 
 from weft.apps.probes.repeat import repeat
 from weft.apps.probes.result import ProbeResult
+from weft.apps.probes.table import trace_table
 
-__all__ = ["ProbeResult", "repeat"]
+__all__ = ["ProbeResult", "repeat", "trace_table"]
