@@ -96,6 +96,8 @@ IN_MODULES = (
 
 PROBES = {
     "repeat": "weft.apps.probes.repeat.repeat",
+    "nonsense": "weft.apps.probes.nonsense.nonsense",
+    "bias": "weft.apps.probes.bias.bias",
     "trace_table": "weft.apps.probes.table.trace_table",
     "ProbeResult": "weft.apps.probes.result.ProbeResult",
 }

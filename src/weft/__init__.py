@@ -30,7 +30,8 @@ Labs
     labs.scaling()               an experiment with its data, charts and verdict; labs.LABS lists all of them
 
 Probes
-    probes.repeat(run, phrase)   a measurement of a trained run with its numbers and chart, as a ProbeResult
+    probes.repeat(run, phrase)   a measurement of a trained run with its numbers and chart, as a ProbeResult; also
+                                 probes.nonsense, probes.bias; probes.trace_table: a search in given probabilities
 
 Classes
     Recipe          every setting of a run

@@ -82,6 +82,7 @@ NOT_RUN = {
     "index.md": ["make try"],
     "labs.md": ["weft lab all"],
     "performance.md": ["weft bench scale"] * 5,
+    "probes.md": ["weft probe bias"],
     "serving.md": ["pip install", "curl", "curl"],
     "several-machines.md": [*["weft train"] * 4, "torchrun", "torchrun"],
 }

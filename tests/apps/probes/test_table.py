@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.apps.probes.table import END, SHIPPED, ProbabilityTable, read_table
+from weft.apps.probes.table import END, TABLES, ProbabilityTable, read_table
 from weft.errors import WeftError
 from weft.search.trace import BeamTrace, PathTrace
 
@@ -76,7 +76,7 @@ def test_an_end_in_the_table(tmp_path: Path) -> None:
     assert (result.source, result.text) == ("toy", "a") and result.log_probability == pytest.approx(-0.5)
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TABLES.shipped(), ids=lambda path: path.stem)
 def test_shipped_tables(path: Path) -> None:
     assert weft.probes.trace_table(path.stem).text
 

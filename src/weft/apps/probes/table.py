@@ -20,7 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft.errors import DataError, SearchError, nearest
+from weft.apps.probes.toml_files import FileKind
+from weft.errors import DataError, SearchError
 from weft.text import specials
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     from weft.search.trace import Trace
 
-SHIPPED = Path(__file__).parent / "tables"
-KEYS = ("title", "search", "next")
+TABLES = FileKind("table", "tables", ("title", "search", "next"))
 END = specials.SPECIALS[specials.END]
 OTHERS = "(others)"
 """All tokens that a row does not show, as one."""
@@ -144,20 +144,7 @@ def trace_table(table: ProbabilityTable | Path | str, **search: Any) -> TableTra
 
 def read_table(name: Path | str) -> ProbabilityTable:
     """The table of a TOML file, or a shipped one by its name."""
-    from weft.recipe.files import read_toml
-
-    path = Path(name)
-    if path.suffix != ".toml" and not path.exists():
-        shipped = sorted(file.stem for file in SHIPPED.glob("*.toml"))
-        if str(name) not in shipped:
-            raise DataError(
-                f"{name}: no such table; expected a TOML file or a shipped table: {nearest(str(name), shipped)}"
-            )
-        path = SHIPPED / f"{name}.toml"
-    tree = read_toml(path)
-    for key in tree:
-        if key not in KEYS:
-            raise DataError(f"{path}: {key}: unknown; {nearest(key, KEYS)}")
+    path, tree = TABLES.read(name)
     title, search, rows = tree.get("title", path.stem), tree.get("search", {}), tree.get("next")
     if not isinstance(title, str) or not isinstance(search, dict):
         raise DataError(f"{path}: expected a text as title and a section [search]")

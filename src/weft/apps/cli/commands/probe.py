@@ -10,14 +10,17 @@ import typer
 
 from weft.apps.cli.arguments import (
     Adapter,
+    Changes,
     Device,
     Json,
     Picture,
     Run,
     check_adapter,
+    check_file,
     check_picture,
     check_runs,
     load_runs,
+    search_changes,
 )
 from weft.apps.cli.terminal.help_text import CommandGroup
 
@@ -50,6 +53,73 @@ def repeat_command(
     from weft.apps.probes import repeat
 
     _show(repeat(load_runs(run, device=device, adapter=adapter), phrase, times=times, source=source), to, as_json)
+
+
+@app.command("nonsense", epilog="Try:  weft probe nonsense runs/try --limit 50")
+def nonsense_command(
+    run: Run,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of real sources, one per line; by default those of the run's validation set.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=2, help="Use only the first N sources.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random orders of words.")] = 1,
+    to: Picture = None,
+    as_json: Json = False,
+    changes: Changes = None,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Show how probable a model finds its outputs for sources that mean nothing, beside those for real ones.
+
+    Each real source becomes three that mean nothing: one syllable over and over (ag ag ag), its words in a random
+    order, and its letters in another script. AUROC: the probability that the output for a real source has the higher
+    mean log p: 0.5 by chance, 1 if the two can be told apart. In Python: weft.probes.nonsense(run).
+    """
+    _check(run, to, adapter)
+    if file is not None:
+        check_file(str(file))
+    settings = search_changes(run, None, changes)
+    from weft.apps.probes import nonsense
+
+    model = load_runs(run, device=device, adapter=adapter)
+    _show(nonsense(model, file, limit=limit, seed=seed, **settings), to, as_json)
+
+
+@app.command("bias", epilog="Try:  weft probe bias runs/try --templates english")
+def bias_command(
+    run: Run,
+    templates: Annotated[
+        str,
+        typer.Option(
+            "--templates",
+            metavar="FILE",
+            help="A TOML file of templates, or english (to French), finnish, hungarian, malay or turkish (to English).",
+            show_default=False,
+        ),
+    ],
+    to: Picture = None,
+    as_json: Json = False,
+    changes: Changes = None,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Count the genders that a model assumes where its source states none.
+
+    Templates of a language that does not say he or she are filled with professions and translated; outputs are counted
+    as feminine or masculine by their words, with a binomial interval (docs/probes.md has the format of the file). In
+    Python: weft.probes.bias(run, templates).
+    """
+    _check(run, to, adapter)
+    from weft.apps.probes.bias import bias, read_templates
+
+    given = read_templates(templates)
+    settings = search_changes(run, None, changes)
+    _show(bias(load_runs(run, device=device, adapter=adapter), given, **settings), to, as_json)
 
 
 def _check(run: Path, to: Path | None, adapter: str | None) -> None:
