@@ -82,7 +82,7 @@ NOT_RUN = {
     "index.md": ["make try"],
     "labs.md": ["weft lab all"],
     "performance.md": ["weft bench scale"] * 5,
-    "probes.md": ["weft probe bias"],
+    "probes.md": ["weft probe bias"] * 2,
     "serving.md": ["pip install", "curl", "curl"],
     "several-machines.md": [*["weft train"] * 4, "torchrun", "torchrun"],
 }
