@@ -72,14 +72,14 @@ def read_templates(name: Path | str) -> Templates:
         if template.count(SLOT) != 1:
             raise DataError(f"{path}: templates: {template!r}; expected {SLOT} once in each template")
     professions = tree.get("professions")
-    is_table = isinstance(professions, dict) and professions
-    if not is_table or not all(isinstance(word, str) and word.strip() for word in professions.values()):
+    words = list(professions.values()) if isinstance(professions, dict) else []
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise DataError(f'{path}: expected a section [professions] of names and words: doctor = "doktor"')
-    words = [frozenset(word.lower() for word in tree[key]) for key in ("feminine", "masculine")]
-    if shared := sorted(words[0] & words[1]):
+    feminine, masculine = (frozenset(word.lower() for word in tree[key]) for key in ("feminine", "masculine"))
+    if shared := sorted(feminine & masculine):
         raise DataError(f"{path}: {shared[0]!r} is feminine and masculine; expected words of one gender")
-    languages = str(tree.get("source", path.stem)), str(tree.get("target", "target language"))
-    return Templates(*languages, tree["templates"], *words, professions, str(path))
+    source, target = str(tree.get("source", path.stem)), str(tree.get("target", "the target language"))
+    return Templates(source, target, tree["templates"], feminine, masculine, tree["professions"], str(path))
 
 
 def bias(run: Translator | Path | str, templates: Templates | Path | str, **search: Any) -> ProbeResult:
