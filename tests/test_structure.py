@@ -21,6 +21,7 @@ SHORT_FILES = {
     "__main__.py": "what `python -m weft` runs",
     "apps/labs/graph_paths.py": "a lab has at most 150 lines, and its file is full",
     "attention/initialization.py": "how all modules of attention/ and models/ are initialized",
+    "evaluation/sacrebleu_metrics.py": "shared by the metrics, which fill their file, and by their statistics",
     "evaluation/top_k.py": "shared by the metrics, which fill their file, and by comparisons",
     "fast/triton/dependent_launch.py": "shared by kernels that follow each other",
     "interop/huggingface/languages.py": "lists of languages, which are data",

@@ -106,6 +106,15 @@ IN_MODULES = (
 )
 """What is documented beside the names of ``weft``: the types that they return or take, and functions of modules."""
 
+PROBES = {
+    "repeat": "weft.apps.probes.repeat.repeat",
+    "nonsense": "weft.apps.probes.nonsense.nonsense",
+    "bias": "weft.apps.probes.bias.bias",
+    "trace_table": "weft.apps.probes.table.trace_table",
+    "ProbeResult": "weft.apps.probes.result.ProbeResult",
+}
+"""The members of `weft.probes`, and where they are."""
+
 
 def api() -> str:
     """The public names of ``weft``, in the order of ``weft._MODULES``; mkdocstrings puts their documentation there.
@@ -121,6 +130,8 @@ def api() -> str:
         "::: weft.errors\n    options:\n      members: false\n",
         "::: weft.labs\n    options:\n      members: false\n",
         "::: weft.apps.labs.lab.LabResult\n    options:\n      heading: weft.labs.LabResult\n",
+        "::: weft.probes\n    options:\n      members: false\n",
+        *(f"::: {home}\n    options:\n      heading: weft.probes.{name}\n" for name, home in PROBES.items()),
         "# In modules\n\nTypes that these functions return or take, and functions to import from their modules.\n",
         *(f"::: {name}\n" for name in IN_MODULES),
     ]

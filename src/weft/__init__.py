@@ -29,6 +29,10 @@ Functions
 Labs
     labs.scaling()               an experiment with its data, charts and verdict; labs.LABS lists all of them
 
+Probes
+    probes.repeat(run, phrase)   a measurement of a trained run with its numbers and chart, as a ProbeResult; also
+                                 probes.nonsense, probes.bias; probes.trace_table: a search in given probabilities
+
 Classes
     Recipe          every setting of a run
     Recommendation  a recipe for pairs, the reasons of its choices, and warnings about the pairs
@@ -55,7 +59,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.apps import labs
+    from weft.apps import labs, probes
     from weft.apps.reporting.report import RunReport, report
     from weft.apps.tuning.tune import tune
     from weft.data.pairs import Pair
@@ -91,6 +95,7 @@ __all__ = [
     "load",
     "load_recipe",
     "make_recipe",
+    "probes",
     "recommend",
     "report",
     "train",
@@ -125,8 +130,8 @@ _MODULES = {
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
     def __getattr__(name: str) -> Any:
-        if name == "labs":
-            return import_module("weft.apps.labs")
+        if name in ("labs", "probes"):
+            return import_module(f"weft.apps.{name}")
         if name in _MODULES:
             return getattr(import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'weft' has no attribute {name!r}")

@@ -52,6 +52,7 @@ MODELS: dict[str, dict[str, str]] = {
     "labs.md": {},
     "own-pairs.md": {},
     "performance.md": {},
+    "probes.md": {"runs/try": "run"},
     "reports.md": {"runs/mine": "run"},
     "serving.md": {
         **{f"runs/{name}": "run" for name in ("try", "en-fr-2025", "seed-1", "seed-2")},
@@ -81,6 +82,7 @@ NOT_RUN = {
     "index.md": ["make try"],
     "labs.md": ["weft lab all", "weft history"],
     "performance.md": ["weft bench scale"] * 5,
+    "probes.md": ["weft probe bias"] * 2,
     "serving.md": ["pip install", "curl", "curl"],
     "several-machines.md": [*["weft train"] * 4, "torchrun", "torchrun"],
 }

@@ -13,7 +13,7 @@ from sacrebleu.significance import PairedTest, estimate_ci
 from weft.errors import RecipeError
 from weft.evaluation import significance
 from weft.evaluation.line_statistics import LineStatistics, Outputs, line_statistics
-from weft.evaluation.metrics import reference_streams, sacrebleu_metric
+from weft.evaluation.sacrebleu_metrics import reference_streams, sacrebleu_metric
 from weft.evaluation.significance import (
     Resampling,
     bootstrap_scores,

@@ -21,9 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.evaluation.brackets import count_brackets
 from weft.evaluation.max_match import Edit, EditCounts, edits_of_references, score_lines
-from weft.evaluation.metrics import METRICS, MetricScore, ngrams, reference_streams, sacrebleu_metric, split_name
+from weft.evaluation.metrics import METRICS, MetricScore, ngrams, split_name
 from weft.evaluation.repetition import find_loop, split_into_units
+from weft.evaluation.sacrebleu_metrics import reference_streams, sacrebleu_metric
 from weft.text.string_distance import edit_distance
 
 Array = NDArray[np.float64]
@@ -70,6 +72,8 @@ def line_statistics(name: str, outputs: Outputs) -> list[LineStatistics]:
         return edit_statistics(outputs, edits_of_references(outputs.sources, outputs.references))[-1:]
     if base == "repetition":
         return _repetition(outputs)
+    if base == "brackets":
+        return _brackets(outputs)
     if base != name:
         return [_top_k(base, k, outputs)]
     return [_mean(_line_scores(base, outputs))]
@@ -109,6 +113,18 @@ def _repetition(outputs: Outputs) -> list[LineStatistics]:
         repeated = [(len(line) - len(set(line)), len(line)) for line in grams]
         statistics.append(LineStatistics(_array(repeated), _percent))
     return statistics
+
+
+def _brackets(outputs: Outputs) -> list[LineStatistics]:
+    """Precision, recall, F1 and ill-formed trees; of a line: the counts, their sum for F1, and that it is one line."""
+    counts = count_brackets(outputs.texts, [line[0] for line in outputs.references])
+    shares = [
+        [(line.matched, line.output) for line in counts],
+        [(line.matched, line.reference) for line in counts],
+        [(2 * line.matched, line.output + line.reference) for line in counts],
+        [(line.ill_formed, 1) for line in counts],
+    ]
+    return [LineStatistics(_array(lines), _percent) for lines in shares]
 
 
 def _top_k(base: str, k: int, outputs: Outputs) -> LineStatistics:

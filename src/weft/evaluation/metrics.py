@@ -19,6 +19,7 @@ list of them for each line (``references[line]``, not sacrebleu's streams).
                           and the "PER" of grapheme-to-phoneme papers where the tokens are phones
     distinct_1, _2        distinct words (word bigrams) among all of the outputs      Li et al. 2016
     edit_f05              F0.5 of word edits of the source: grammar correction        Dahlmeier & Ng 2012; `….edits`
+    brackets              several scores of trees: precision, recall and F1 of brackets; see `weft.evaluation.brackets`
     repetition            several scores: outputs with a loop, rep-1 to rep-4; see `weft.evaluation.repetition`
 
 ``exact_match@5`` (any number; also ``token_match@5``) is the fraction of lines whose reference is among the 5 best
@@ -36,17 +37,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from weft import __version__
 from weft.errors import DataError, RecipeError, nearest, warn
+from weft.evaluation.sacrebleu_metrics import reference_streams, sacrebleu_metric
 from weft.evaluation.top_k import MAX_K, Matches, has_same_tokens, is_identical, top_k_accuracy
 from weft.runtime.activity import activity
 from weft.text.string_distance import edit_distance
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 References = Sequence[str] | Sequence[Sequence[str]]
 TOKENIZED_LINES = 100
@@ -176,6 +174,17 @@ def repetition(hypotheses: Sequence[str], references: References) -> list[Metric
     return repetition.repetition(hypotheses)
 
 
+def brackets(hypotheses: Sequence[str], references: References) -> list[MetricScore]:
+    """Precision, recall and F1 of labeled brackets by the rules of evalb, and ill-formed outputs."""
+    from weft.evaluation.brackets import bracket_scores, count_brackets
+
+    lists = _reference_lists(hypotheses, references)
+    for number, line in enumerate(lists, 1):
+        if len(line) > 1:
+            raise DataError(f"brackets: line {number} has {len(line)} references, expected 1")
+    return bracket_scores(count_brackets(hypotheses, [line[0] for line in lists]))
+
+
 class Metric(NamedTuple):
     """A metric, and what it is applied to."""
 
@@ -210,6 +219,7 @@ METRICS: dict[str, Metric] = {
     "edit_f05": Metric(edit_f05, uses_sources=True),
     "distinct_1": Metric(distinct_1, uses_references=False),
     "distinct_2": Metric(distinct_2, uses_references=False),
+    "brackets": Metric(brackets, single_reference=True, single_score=False),
     "repetition": Metric(repetition, uses_references=False, single_score=False),
 }
 
@@ -297,25 +307,6 @@ def perplexity(
 def ngrams(tokens: Sequence[str], n: int) -> list[tuple[str, ...]]:
     """The n-grams of a sequence, in order."""
     return [tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
-
-
-def sacrebleu_metric(name: str) -> SacrebleuMetric:
-    """The metric of sacrebleu behind a name of `METRICS`."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
-
-    made: dict[str, Callable[[], SacrebleuMetric]] = {
-        "bleu": lambda: BLEU(force=True),  # `_warn_of_tokenized` in place of its own warning
-        "bleu_lowercase": lambda: BLEU(lowercase=True, force=True),
-        "bleu_tokenized": lambda: BLEU(tokenize="none", force=True),
-        "chrf": CHRF,
-        "ter": TER,
-    }
-    return made[name]()
-
-
-def reference_streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
-    """The references as sacrebleu takes them: the first of every line, the second, …; None where there is none."""
-    return [list(stream) for stream in zip_longest(*references)]
 
 
 def _sacrebleu(title: str, name: str, hypotheses: Sequence[str], references: References, *, better: str) -> MetricScore:

@@ -35,7 +35,7 @@ PATHS = (
     ("evaluation", "former"),
 )
 """Section and name of the settings that are paths, or contain paths."""
-BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar")
+BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar", "trees")
 """Names of the built-in corpora (`weft.tasks.TASKS`, which imports the corpora); any other name is that of a file."""
 FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")
 """Keys of a corpus that name its files."""
@@ -67,7 +67,7 @@ def is_recipe(path: Path) -> bool:
     if path.suffix == ".toml":
         return True
     try:
-        _parse(path)
+        read_toml(path)
     except RecipeError:
         return False
     return True
@@ -84,7 +84,7 @@ def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
         raise RecipeError(f"{path}: extends: the recipe extends itself")
     if len(extended_by) > MAX_EXTENDS:
         raise RecipeError(f"{path}: extends: more than {MAX_EXTENDS} recipes extend each other")
-    tree = _parse(path)
+    tree = read_toml(path)
     base_name = tree.pop("extends", None)
     if base_name is not None and is_of_run(path):
         raise RecipeError(f"{path}: extends: the recipe of a run names all settings and reads no other file; remove it")
@@ -104,7 +104,8 @@ def read_tree(path: Path, extended_by: tuple[Path, ...] = ()) -> Tree:
     return tree
 
 
-def _parse(path: Path) -> Tree:
+def read_toml(path: Path) -> Tree:
+    """The contents of a TOML file; one line if it cannot be read."""
     try:
         tree = tomllib.loads(read_bounded(path, max_bytes=MAX_BYTES, error=RecipeError).decode("utf-8-sig"))
     except OSError as error:

@@ -44,6 +44,7 @@ TASKS: dict[str, Task] = {
         Task("sort", "sort a sequence of letters: d a c → a c d", copying.sort),
         Task("dates", "dates as people write them → ISO 8601: 7 March 2024 → 2024-03-07", dates.sample),
         Task("grammar", "English → French sentences of a small grammar, with gold word links", grammar.sample),
+        Task("trees", "English sentences of that grammar → their trees: he left → (TOP (S (NP he ) …", grammar.parsed),
     )
 }
 

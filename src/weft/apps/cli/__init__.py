@@ -55,6 +55,7 @@ SECTIONS = {
         "trace": LazyCommand(
             "weft.apps.cli.commands.trace:command", "weft trace runs/try 'he hit me with a pie' --to tree.svg"
         ),
+        "probe": LazyCommand("weft.apps.cli.commands.probe:app"),
         "positions": LazyCommand("weft.apps.cli.commands.positions:command", "weft positions --count 5 --width 4"),
         "align-heads": LazyCommand(
             "weft.apps.cli.commands.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"

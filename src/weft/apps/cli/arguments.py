@@ -235,7 +235,7 @@ def counted(items: Iterable[Item], file: str, unit: str = "pairs") -> Iterator[I
             yield item
 
 
-def search_changes(run: Path, search: str | None, changes: list[str] | None) -> dict[str, Any]:
+def search_changes(run: Path | None, search: str | None, changes: list[str] | None) -> dict[str, Any]:
     """``--search`` and ``--set search.x=y`` as keyword arguments of a search, checked with the recipe of the run."""
     from weft.recipe import load_recipe, make_recipe, parse_change
 
@@ -245,7 +245,7 @@ def search_changes(run: Path, search: str | None, changes: list[str] | None) -> 
         if len(path) != 2 or path[0] != "search":
             raise RecipeError(f"--set {change}: only search settings of a trained run can be changed (search.size=8)")
         settings[path[1]] = value
-    if settings:
+    if settings and run is not None:
         check_runs(run)
         recipe = load_recipe(run / "recipe.toml")
         make_recipe({"search": {**recipe.search.model_dump(), **settings}})

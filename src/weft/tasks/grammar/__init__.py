@@ -42,11 +42,12 @@ from random import Random
 from weft.data.pairs import Pair
 from weft.errors import DataError
 from weft.tasks.grammar import statements
+from weft.tasks.grammar.constituents import BracketedWords
 from weft.tasks.grammar.french import Token
 from weft.tasks.grammar.realization import finish_pair, pair, realize
 from weft.tasks.grammar.trees import Statement
 
-__all__ = ["LONGEST", "SHORTEST", "pair", "sample"]
+__all__ = ["LONGEST", "SHORTEST", "pair", "parsed", "sample"]
 
 SHORTEST, LONGEST = 3, 60
 _SHORTEST_CONTINUATION = 4  # "and he is tired"
@@ -54,7 +55,20 @@ _SUBORDINATING = ("because", "when", "while")
 
 
 def sample(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
-    """A sentence pair with its links; the bounds count English words, 3 to 60.
+    """A sentence pair with its links; the bounds count English words, 3 to 60."""
+    english: list[str] = []
+    return finish_pair(english, _sentence(random, english, min_words, max_words))
+
+
+def parsed(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
+    """An English sentence and its tree; the bounds count words, 3 to 60."""
+    english = BracketedWords()
+    _sentence(random, english, min_words, max_words)
+    return Pair(" ".join(english), english.tree())
+
+
+def _sentence(random: Random, english: list[str], min_words: int, max_words: int) -> list[Token]:
+    """Append the words of a sentence; the French tokens, not yet elided.
 
     Statements are added until the sentence has the length drawn for it; one that would make it too long, or leave too
     few words for another, is discarded and drawn again.
@@ -68,14 +82,13 @@ def sample(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
     length = min_words + int((max_words - min_words + 1) * draw() ** 3)
     growth = min(1.5, 0.4 + length / 12)
     past = draw() < 0.5
-    english: list[str] = []
     tokens: list[Token] = []
     previous: Statement | None = None
     subordinate = True
     if draw() < 0.08:
         tokens = realize(english, statements.question(random, growth))
         if min_words <= len(english) <= max_words:
-            return finish_pair(english, tokens)
+            return tokens
         english.clear()
         tokens.clear()
     enough = max(min_words, min(length, max_words - _SHORTEST_CONTINUATION + 1))
@@ -92,4 +105,4 @@ def sample(random: Random, *, min_words: int = 3, max_words: int = 16) -> Pair:
         subordinate = english[start] not in _SUBORDINATING
         tokens += added
         previous = trees[-1]
-    return finish_pair(english, tokens)
+    return tokens

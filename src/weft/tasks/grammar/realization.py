@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from weft.data.pairs import Pair
 from weft.tasks.grammar import french
+from weft.tasks.grammar.constituents import constituent, mark
 from weft.tasks.grammar.french import Agreement, Positions, Token
 from weft.tasks.grammar.lexicon import FEELINGS, SOMEBODY, Adjective, Phrase, Pronoun
 from weft.tasks.grammar.trees import (
@@ -49,6 +50,13 @@ def append(english: list[str], words: str) -> Positions:
     return tuple(range(start, len(english)))
 
 
+def append_pronoun(english: list[str], word: str) -> Positions:
+    """Append an English pronoun; its position."""
+    positions = append(english, word)
+    mark(english, "NP", positions[0])
+    return positions
+
+
 def fixed_expression(english: list[str], phrase: Phrase) -> list[Token]:
     """Realize a fixed expression."""
     start = len(english)
@@ -61,6 +69,7 @@ def fixed_expression(english: list[str], phrase: Phrase) -> list[Token]:
     ]
 
 
+@constituent("NP")
 def noun_phrase(english: list[str], tree: NounPhrase, *, negated: bool = False) -> list[Token]:
     """Realize a noun phrase; `negated` as the object of a negated verb."""
     noun, determiner, plural, before, after, possessor, relative = tree
@@ -79,8 +88,10 @@ def noun_phrase(english: list[str], tree: NounPhrase, *, negated: bool = False) 
     if after is not None:
         tokens.append((french.adjective(after, noun.gender, plural), after_positions))
     if possessor is not None:
-        tokens.append(("de", append(english, "of")))
+        of = append(english, "of")
+        tokens.append(("de", of))
         tokens += noun_phrase(english, possessor)
+        mark(english, "PP", of[0])
     if relative is not None:
         positions = append(english, "who" if relative.subject is None and noun.kind in SOMEBODY else "that")
         tokens.append(("qui" if relative.subject is None else "que", positions))
@@ -100,14 +111,18 @@ def agreement(subject: Subject) -> Agreement:
 def realize_subject(english: list[str], subject: Subject) -> list[Token]:
     """Realize the subject of a clause."""
     if isinstance(subject, Pronoun):
-        return [(subject.french, append(english, subject.subject))]
+        return [(subject.french, append_pronoun(english, subject.subject))]
     if isinstance(subject, Coordination):
+        start = len(english)
         tokens = noun_phrase(english, subject.first)
         tokens.append(("et", append(english, "and")))
-        return tokens + noun_phrase(english, subject.second)
+        tokens += noun_phrase(english, subject.second)
+        mark(english, "NP", start)
+        return tokens
     return noun_phrase(english, subject)
 
 
+@constituent("PP")
 def prepositional_phrase(english: list[str], tree: PrepositionalPhrase) -> list[Token]:
     """Realize a prepositional phrase."""
     positions = append(english, tree.preposition.english)
@@ -179,6 +194,7 @@ def french_verb(
     return french.negate(tokens, tokens.index(finite), NEGATIONS[tree.negation], positions.negation)
 
 
+@constituent("S")
 def verbal_clause(english: list[str], tree: Clause, antecedent: Agreement | None = None) -> list[Token]:
     """Realize a clause; `antecedent` is the agreement of the noun that a relative clause modifies."""
     verb, negated = tree.verb, tree.negation != ""
@@ -193,6 +209,7 @@ def verbal_clause(english: list[str], tree: Clause, antecedent: Agreement | None
         tokens = [("est-ce", auxiliary_positions), ("que", auxiliary_positions)]
     if tree.subject is not None:
         tokens += realize_subject(english, tree.subject)
+    verb_phrase = len(english)
     if tree.question:
         positions = VerbPositions(
             auxiliary_positions if tree.tense == "past" else (), append(english, verb.base), (), ()
@@ -205,27 +222,35 @@ def verbal_clause(english: list[str], tree: Clause, antecedent: Agreement | None
     clitics: list[Token] = []
     rest: list[Token] = []
     if isinstance(tree.recipient, Pronoun) and tree.object is not None:
-        clitics.append((tree.recipient.indirect, append(english, tree.recipient.object)))
+        clitics.append((tree.recipient.indirect, append_pronoun(english, tree.recipient.object)))
     if isinstance(tree.object, Pronoun):
-        clitics.append((tree.object.direct, append(english, tree.object.object)))
+        clitics.append((tree.object.direct, append_pronoun(english, tree.object.object)))
         preceding_object = french.of_pronoun(tree.object)
     elif tree.object is not None:
         rest = noun_phrase(english, tree.object, negated=negated)
     if verb.tail:
         lexical += append(english, verb.tail)
     if isinstance(tree.recipient, NounPhrase):
-        rest.append(("à", append(english, "to")))
+        to = append(english, "to")
+        rest.append(("à", to))
         rest += noun_phrase(english, tree.recipient)
+        mark(english, "PP", to[0])
     elif tree.recipient is not None and tree.object is None:
-        clitics.append((tree.recipient.indirect, append(english, f"to {tree.recipient.object}")))
+        to = append(english, "to")
+        clitics.append((tree.recipient.indirect, to + append_pronoun(english, tree.recipient.object)))
+        mark(english, "PP", to[0])
     for adjunct in tree.adjuncts:
         rest += prepositional_phrase(english, adjunct)
     if tree.time is not None:
+        time = len(english)
         rest += fixed_expression(english, tree.time)
+        mark(english, "ADVP", time)
+    mark(english, "VP", verb_phrase)
     tokens += french_verb(tree, positions, lexical, subject_agreement, clitics, preceding_object)
     return tokens + rest
 
 
+@constituent("S")
 def copular_clause(english: list[str], tree: CopularClause) -> list[Token]:
     """Realize a copular clause, or a question with *where*."""
     subject, past, predicate, negation = tree
@@ -245,26 +270,29 @@ def copular_clause(english: list[str], tree: CopularClause) -> list[Token]:
     verb = [(forms[subject_agreement.person], positions)]
     tokens += french.negate(verb, 0, NEGATIONS[negation], negation_positions) if negation else verb
     if isinstance(predicate, Adjective):
-        tokens.append(
-            (
-                french.adjective(predicate, subject_agreement.gender, subject_agreement.plural),
-                append(english, predicate.english),
-            )
-        )
-        return tokens
-    return tokens + (
-        fixed_expression(english, predicate)
-        if isinstance(predicate, Phrase)
-        else prepositional_phrase(english, predicate)
-    )
+        form = french.adjective(predicate, subject_agreement.gender, subject_agreement.plural)
+        tokens.append((form, append(english, predicate.english)))
+        mark(english, "ADJP", len(english) - 1)
+    elif isinstance(predicate, Phrase):
+        tokens += fixed_expression(english, predicate)
+        if has:
+            mark(english, "ADJP", len(english) - len(predicate.english))
+    else:
+        tokens += prepositional_phrase(english, predicate)
+    mark(english, "VP", positions[0])
+    return tokens
 
 
+@constituent("S")
 def existential_clause(english: list[str], tree: ExistentialClause) -> list[Token]:
     """Realize *there is*."""
     expletive = append(english, "there")
     positions = append(english, (WERE if tree.past else IS)[3 if tree.phrase.plural else 1])
     tokens = [("il", expletive), ("y", expletive), ("avait" if tree.past else "a", positions)]
-    return tokens + noun_phrase(english, tree.phrase) + prepositional_phrase(english, tree.location)
+    tokens += noun_phrase(english, tree.phrase)
+    tokens += prepositional_phrase(english, tree.location)
+    mark(english, "VP", positions[0])
+    return tokens
 
 
 def realize(english: list[str], tree: Statement) -> list[Token]:

@@ -154,3 +154,24 @@ def test_which_tokens_were_copied(command: Command, runs: Runs) -> None:
     assert [float(row[1]) for row in table[1:]] == pytest.approx(record["copied"], abs=0.01)
     assert [float(row[2]) for row in table[1:]] == pytest.approx(record["gates"], abs=0.01)
     assert "copied" not in json.loads(command("trace", runs("lstm"), "a b", "--json")[0])
+
+
+class TestTable:
+    def test_the_tree_of_the_lecture(self, command: Command) -> None:
+        first, *lines = command("trace", "--table", "pie")[0].splitlines()
+        assert first == "il m'a entarté → he hit me with a pie"
+        assert any("got −1.80" in line for line in lines) and sum("◀ best" in line for line in lines) == 1
+
+    def test_picture_data_and_settings(self, command: Command, tmp_path: Path) -> None:
+        path = tmp_path / "tree.svg"
+        assert command("trace", "--table", "pie", "--to", path)[0] == f"{path}\n" and "entarté" in path.read_text(
+            "utf-8"
+        )
+        found = json.loads(command("trace", "--table", "pie", "--set", "search.size=1", "--json")[0])
+        assert found["search"] == "beam" and sum(branch["outcome"] == "kept" for branch in found["steps"][0]) == 1
+
+    def test_errors(self, refusal: Callable[..., str]) -> None:
+        assert refusal("trace", "run", "a", "--table", "pie").startswith("--table: the probabilities are those")
+        assert refusal("trace") == "RUN and TEXT: missing; give a run and a text to translate, or --table FILE"
+        assert refusal("trace", "run").startswith("TEXT: missing")
+        assert refusal("trace", "--table", "no.toml") == "no.toml: cannot be read (No such file or directory)"

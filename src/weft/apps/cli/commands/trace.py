@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,7 +13,6 @@ from weft.apps.cli.arguments import (
     Changes,
     Device,
     Json,
-    Run,
     Search,
     check_adapter,
     check_picture,
@@ -21,18 +20,30 @@ from weft.apps.cli.arguments import (
     load_runs,
     search_changes,
 )
+from weft.errors import SearchError
 from weft.files import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.apps.probes.table import TableTrace
     from weft.search.trace import Trace
     from weft.translation.results import CopiedTokens, Translation
 
 
 def command(
-    run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to translate.", show_default=False)],
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The text to translate.", show_default=False)
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="FILE",
+            help="In place of RUN and TEXT: a TOML file of next-token probabilities, or pie, which weft ships.",
+        ),
+    ] = None,
     search: Search = None,
     to: Annotated[Path | None, typer.Option("--to", "--out", help="Write a picture: .svg, .png or .pdf.")] = None,
     as_json: Json = False,
@@ -47,14 +58,21 @@ def command(
 
     Beam search: the tree of hypotheses that were kept, pruned and finished, and the best path. Greedy search and
     sampling: the candidates of every step, those that the sampling filters kept, and the chosen one. For a model
-    that copies (model.copy), a table says how much of each token of the output was copied.
+    that copies (model.copy), a table says how much of each token of the output was copied. With --table, a search in
+    probabilities that are given, such as those of a lecture (docs/decoding.md has the format).
     """
     check_picture(to)
+    if table is not None:
+        if run is not None:
+            raise SearchError("--table: the probabilities are those of the table; leave out RUN and TEXT")
+        _trace_table(table, search_changes(None, search, changes), Output(to, as_json, width))
+        return
+    if run is None or text is None:
+        missing = "RUN and TEXT" if run is None else "TEXT"
+        raise SearchError(f"{missing}: missing; give a run and a text to translate, or --table FILE")
     check_runs(run)
     check_adapter(run, adapter)
     settings = search_changes(run, search, changes)
-    from weft.errors import SearchError
-    from weft.pictures.trace import VIEWS
     from weft.translation.pipeline import NO_TOKEN
 
     model = load_runs(run, device=device, adapter=adapter)
@@ -72,20 +90,45 @@ def command(
         # A copying model also has ids for the end and the padding of the source, with a probability of zero.
         return target.tokens([token])[0] if token < target.size else NO_TOKEN
 
-    title = f"{text} → {translation.text}"
-    if to is not None:
-        VIEWS[type(trace)].draw(trace, label, to, title=title)
-        if not as_json:
-            typer.echo(to)
-    if as_json:
-        result = record(translation, kind, trace, label)
-        if copied := model.copied_tokens(translation):
-            result["copied"] = copied._asdict()
-        typer.echo(json_text(result))
-    elif to is None:
-        _print(trace, label, title, width)
-        if copied := model.copied_tokens(translation):
-            _print_copied(copied)
+    _show(translation, trace, kind, label, Output(to, as_json, width, model.copied_tokens(translation)))
+
+
+def _trace_table(table: str, settings: dict[str, Any], output: Output) -> None:
+    """Search in given probabilities."""
+    from weft.apps.probes.table import read_table, trace_table
+
+    result = trace_table(read_table(table), **settings)
+    _show(result, result.trace, result.kind, result.label, output)
+
+
+class Output(NamedTuple):
+    """What is written: --to, --json and --width; and which tokens of the best output were copied."""
+
+    to: Path | None
+    as_json: bool
+    width: int | None
+    copied: CopiedTokens | None = None
+
+
+def _show(
+    result: Translation | TableTrace, trace: Trace, kind: str, label: Callable[[int], str], output: Output
+) -> None:
+    from weft.pictures.trace import VIEWS
+
+    title = f"{result.source} → {result.text}"
+    if output.to is not None:
+        VIEWS[type(trace)].draw(trace, label, output.to, title=title)
+        if not output.as_json:
+            typer.echo(output.to)
+    if output.as_json:
+        values = record(result, kind, trace, label)
+        if output.copied:
+            values["copied"] = output.copied._asdict()
+        typer.echo(json_text(values))
+    elif output.to is None:
+        _print(trace, label, title, output.width)
+        if output.copied:
+            _print_copied(output.copied)
 
 
 def _print_copied(copied: CopiedTokens) -> None:
@@ -118,7 +161,7 @@ def _print(trace: Trace, label: Callable[[int], str], title: str, width: int | N
     sys.stdout.write(f"{heading}\n\n{lines}")
 
 
-def record(translation: Translation, kind: str, trace: Trace, label: Callable[[int], str]) -> dict[str, Any]:
+def record(result: Translation | TableTrace, kind: str, trace: Trace, label: Callable[[int], str]) -> dict[str, Any]:
     """A trace for ``--json``: every token as text and id."""
     from weft.search.trace import BeamTrace
 
@@ -135,13 +178,13 @@ def record(translation: Translation, kind: str, trace: Trace, label: Callable[[i
         ]
     else:
         steps = [{"texts": [label(token) for token in draw.tokens]} | draw._asdict() for draw in trace.steps]
-    result = {
-        "source": translation.source,
-        "text": translation.text,
-        "score": translation.score,
-        "log_probability": translation.log_probability,
-        "gap": translation.gap,
+    values = {
+        "source": result.source,
+        "text": result.text,
+        "score": result.score,
+        "log_probability": result.log_probability,
+        "gap": result.gap,
         "search": kind,
         "steps": steps,
     }
-    return result | ({"winner": trace.winner} if isinstance(trace, BeamTrace) else {})
+    return values | ({"winner": trace.winner} if isinstance(trace, BeamTrace) else {})

@@ -1,0 +1,145 @@
+"""``weft probe``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.apps.cli.arguments import (
+    Adapter,
+    Changes,
+    Device,
+    Json,
+    Picture,
+    Run,
+    check_adapter,
+    check_file,
+    check_picture,
+    check_runs,
+    load_runs,
+    search_changes,
+)
+from weft.apps.cli.terminal.help_text import CommandGroup
+
+if TYPE_CHECKING:
+    from weft.apps.probes.result import ProbeResult
+
+app = CommandGroup(help="Measure how a trained model behaves on inputs of a special kind.", no_args_is_help=True)
+
+
+@app.command("repeat", epilog="Try:  weft probe repeat runs/try 'il dort' --source 'he sleeps' --times 20")
+def repeat_command(
+    run: Run,
+    phrase: Annotated[str, typer.Argument(metavar="PHRASE", help="The phrase to repeat.", show_default=False)],
+    times: Annotated[int, typer.Option("--times", min=2, help="Number of copies.")] = 200,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="The source of a translation model, whose target the copies are; or a prompt."),
+    ] = None,
+    to: Picture = None,
+    as_json: Json = False,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Show the probability of each token of a phrase that is repeated.
+
+    For a language model the copies continue the text, for a translation model they are the target of --source. In most
+    models each copy makes the next one more probable. In Python: weft.probes.repeat(run, phrase).
+    """
+    _check(run, to, adapter)
+    from weft.apps.probes import repeat
+
+    _show(repeat(load_runs(run, device=device, adapter=adapter), phrase, times=times, source=source), to, as_json)
+
+
+@app.command("nonsense", epilog="Try:  weft probe nonsense runs/try --limit 50")
+def nonsense_command(
+    run: Run,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of real sources, one per line; by default those of the run's validation set.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=2, help="Use only the first N sources.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random orders of words.")] = 1,
+    to: Picture = None,
+    as_json: Json = False,
+    changes: Changes = None,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Show how probable a model finds its outputs for sources that mean nothing, beside those for real ones.
+
+    Each real source becomes three that mean nothing: one syllable over and over (ag ag ag), its words in a random
+    order, and its letters in another script. AUROC: the probability that the output for a real source has the higher
+    mean log p: 0.5 by chance, 1 if the two can be told apart. In Python: weft.probes.nonsense(run).
+    """
+    _check(run, to, adapter)
+    if file is not None:
+        check_file(str(file))
+    settings = search_changes(run, None, changes)
+    from weft.apps.probes import nonsense
+
+    model = load_runs(run, device=device, adapter=adapter)
+    _show(nonsense(model, file, limit=limit, seed=seed, **settings), to, as_json)
+
+
+@app.command("bias", epilog="Try:  weft probe bias runs/try --templates english")
+def bias_command(
+    run: Run,
+    templates: Annotated[
+        str,
+        typer.Option(
+            "--templates",
+            metavar="FILE",
+            help="A TOML file of templates, or english (to French), finnish, hungarian, malay or turkish (to English).",
+            show_default=False,
+        ),
+    ],
+    to: Picture = None,
+    as_json: Json = False,
+    changes: Changes = None,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Count the genders that a model assumes where its source states none.
+
+    Templates of a language that does not say he or she are filled with professions and translated; outputs are counted
+    as feminine or masculine by their words, with a binomial interval (docs/probes.md has the format of the file). In
+    Python: weft.probes.bias(run, templates).
+    """
+    _check(run, to, adapter)
+    from weft.apps.probes.bias import bias, read_templates
+
+    given = read_templates(templates)
+    settings = search_changes(run, None, changes)
+    _show(bias(load_runs(run, device=device, adapter=adapter), given, **settings), to, as_json)
+
+
+def _check(run: Path, to: Path | None, adapter: str | None) -> None:
+    """Fail on bad arguments before torch is imported."""
+    check_picture(to)
+    check_runs(run)
+    check_adapter(run, adapter)
+
+
+def _show(result: ProbeResult, to: Path | None, as_json: bool) -> None:
+    """Write the picture, then print its path, the numbers as JSON, or tables and chart."""
+    if to is not None:
+        path = result.save(to)
+        if not as_json:
+            typer.echo(path)
+    if as_json:
+        typer.echo(result.to_json())
+    elif to is None:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        color = console.color_system is not None and not console.no_color
+        sys.stdout.write(result.text(console.width, color=color, ascii_only=console.options.ascii_only))
