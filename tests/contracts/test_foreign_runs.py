@@ -148,6 +148,12 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     ],
     "compare": [(["compare", "RUN", "RUN"], REFUSED), (["compare", "RUN", "RUN", "in.tsv"], None)],
     "score": [(["score", "RUN", "in.tsv"], None)],
+    "probe": [
+        (["probe", "nonsense", "RUN"], REFUSED),
+        (["probe", "nonsense", "RUN", "in.txt"], "…"),
+        (["probe", "repeat", "RUN", "a b", "--source", "a b", "--times", "3"], None),
+        (["probe", "bias", "RUN"], "…"),
+    ],
     "report": [
         (["report", "RUN"], REFUSED),
         (["report", "RUN", "in.tsv", "--to", "page.html"], None),
