@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from weft.apps.labs.intervals import percent
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import RecipeError, TrainingError, WeftError, option
 from weft.evaluation.statistics import Estimate, t_interval
@@ -42,6 +43,10 @@ class Trials:
     def estimate(self, condition: Hashable, name: str) -> Estimate:
         """Its mean over the seeds, with the t interval."""
         return t_interval(self.values(condition, name))
+
+    def percent(self, condition: Hashable, name: str) -> Estimate:
+        """Its mean over the seeds, of a percentage."""
+        return percent(self.values(condition, name))
 
     def records(self) -> list[dict[str, Any]]:
         """All of it as values of JSON."""
