@@ -105,7 +105,7 @@ MODELS = (
         paper="Luong, Pham and Manning 2015, Effective approaches to attention-based neural machine translation",
         news="A simpler order: first the recurrent step, then attention with the new state, then the output. A dot "
         "product is enough as a score. Input feeding passes the attentional vector on to the next step, so that the "
-        "decoder knows where it has looked. (The paper stacks four layers that read forward only; here it is one, which "
+        "decoder knows where it has looked. (The paper stacks four layers that read forward only; here it is one that "
         "reads in both directions: what a word is aligned to depends on what follows it.)",
         equations=(
             "s_{t} = LSTM([y_{t−1}; s̃_{t−1}], s_{t−1})",
