@@ -1,8 +1,8 @@
 """Made-up worlds: for every lab, results in which its claim is true, and others in which one part of it is false.
 
-A lab whose judgment does not notice that a part of its claim is false does not test that part. So for every statistic
-of a verdict there is a world in which it comes out wrong; the verdict must be that the claim did not hold. In a world of
-one seed nothing is significant, and nothing may hold. The names and thresholds of the statistics are those of
+A lab whose judgment does not notice that a part of its claim is false does not test that part. So every statistic of a
+verdict has a world in which it comes out wrong; the verdict must be that the claim did not hold. In a world of one
+seed nothing is significant, and nothing may hold. The names and thresholds of the statistics are those of
 src/weft/apps/labs/PREREGISTERED.md, in its order.
 
 A new lab needs its row in `WORLDS`.
