@@ -255,11 +255,38 @@ def heads() -> Worlds:
     )
 
 
+def lookahead() -> Worlds:
+    lab = module("lookahead")
+    true = {name: {"clue after": near(98), "clue before": near(97)} for name in lab.ENCODERS}
+    true["left to right"]["clue after"] = near(50)
+    forward = true["left to right"]
+    return Worlds(
+        lab.judge_probes,
+        {"probes": true, "outputs": near(99)},
+        [
+            {"probes": with_item(true, "left to right", forward | {"clue after": near(95)})},
+            {"probes": with_item(true, "both ways", {"clue after": near(50)})},
+            {"probes": with_item(true, "self-attention", {"clue after": near(50)})},
+            {"probes": with_item(true, "left to right", forward | {"clue before": near(50)})},
+            {"outputs": near(50)},
+        ],
+    )
+
+
+def cost() -> Worlds:
+    lab = module("cost")
+    one, twice = Estimate(1.0, 0.95, 1.05), Estimate(2.5, 2.4, 2.6)
+    additive, concat = ("additive", "scaled_dot"), ("concat", "scaled_dot")
+    true = {("scaled_dot", "dot"): one, additive: twice, concat: twice, lab.MODELS: twice}
+    false = [{("scaled_dot", "dot"): twice}, {additive: one}, {concat: one}, {lab.MODELS: one}]
+    return Worlds(lab.judge_ratios, {"ratios": true}, [{"ratios": true | world} for world in false])
+
+
 WORLDS: dict[str, Callable[[], Worlds]] = {
     function.__name__: function
     for function in (
         *(gradients, bottleneck, scores, alignment, depth, exposure, distance, search, repetition, subwords),
-        *(bias, scaling, order, heads),
+        *(bias, scaling, order, heads, lookahead, cost),
     )
 }
 
@@ -294,7 +321,11 @@ def test_a_claim_that_is_false_in_one_part_does_not_hold(name: str) -> None:
         assert verdict.outcome == NOT_HELD
 
 
-@pytest.mark.parametrize("name", {*WORLDS} - {"distance", "search", "scaling", "order", "heads"})
+ESTIMATES = {"cost", "distance", "heads", "order", "scaling", "search"}
+"""Labs whose judgment is given estimates, or results of which one is enough."""
+
+
+@pytest.mark.parametrize("name", sorted({*WORLDS} - ESTIMATES))
 def test_noise_is_no_support(name: str) -> None:
     """With one seed nothing is significant, and nothing held."""
     worlds = WORLDS[name]()

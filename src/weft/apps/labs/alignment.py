@@ -37,9 +37,9 @@ LAB = Lab(
     paper="Bahdanau et al. 2015, section 5.2.1: the weights agree with our intuition about alignment. Luong et al. "
     "2015, table 6: attention aligns nearly as well as the Berkeley Aligner. Jain and Wallace 2019: in text "
     "classification, very different weights often give the same prediction; they did not test translation.",
-    trains="GRUs with attention on sentences of up to six words: two encoders × two queries × two scores; IBM Model 1 "
+    trains="LSTMs with attention on sentences of up to six words: two encoders × two queries × two scores; IBM Model 1 "
     "on the same pairs.",
-    seconds=90,
+    seconds=110,
     next=(
         "Attention that has learned nothing: weft.labs.alignment(steps=10).",
         "weft lab heads: some heads of a Transformer align better than the mean of all.",
@@ -71,7 +71,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
         model = fit_ibm1(short_sentences.pairs("train", short_sentences.training_pairs(condition.steps), seed=seed))
         links = zip(BASELINES, (diagonal_links, model.links), strict=True)
         return {name: short_sentences.links_error([align(pair) for pair in test], test) for name, align in links}
-    layer = {"kind": "gru", "hidden": 64}
+    layer = {"kind": "lstm", "hidden": 64}
     encoder = layer | {"bidirectional": condition.direction == "both ways"}
     attention = {"score": condition.score, "placement": condition.query}
     settings = {"bridge": "project", "encoder": encoder, "decoder": layer, "attention": attention}
@@ -88,7 +88,7 @@ def alignment(
     *,
     quick: bool = False,
     scores: Sequence[str] = SCORES,
-    steps: int = 300,
+    steps: int = 400,
     sentences: int = 300,
 ) -> LabResult:
     """Run the lab. ``scores``: values of model.attention.score; ``sentences``: size of the test set."""
