@@ -12,12 +12,12 @@ MODELS = [Condition(direction, query, "dot", 2, 10) for query in QUERIES for dir
 
 
 def test_the_effects() -> None:
-    """Direction and query, each as a mean over the other; the models are after/before × both ways/forward."""
-    errors = dict(zip(MODELS, ([6.0, 7.0], [14.0, 15.0], [10.0, 11.0], [20.0, 21.0]), strict=True))
-    assert effect(errors, "direction", DIRECTIONS).mean == pytest.approx(9)
-    assert effect(errors, "query", QUERIES).mean == pytest.approx(5)
+    """Direction and query, each a geometric mean over the other; models are after/before × both ways/forward."""
+    errors = dict(zip(MODELS, ([4.0, 4.0], [8.0, 8.0], [6.0, 6.0], [48.0, 48.0]), strict=True))
+    assert effect(errors, "direction", DIRECTIONS).mean == pytest.approx(4)
+    assert effect(errors, "query", QUERIES).mean == pytest.approx(3)
     verdict = judge_alignment(errors, [22.0, 23.0], {model: [90.0, 95.0] for model in MODELS})
-    assert [check.effect.mean for check in verdict.checks] == pytest.approx([9, 5, 16, 12, 92.5, 92.5])
+    assert [check.effect.mean for check in verdict.checks] == pytest.approx([4, 3, 18.5, 16.5, 92.5, 92.5])
 
 
 def test_weights_replaced_by_themselves_change_nothing() -> None:

@@ -16,13 +16,14 @@ the model translates. If the output stayed the same, the weights would explain n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from weft.apps.labs import short_sentences
-from weft.apps.labs.intervals import mean_points, percent, points
+from weft.apps.labs.intervals import factor, percent, points
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
@@ -119,27 +120,25 @@ def judge_alignment(
     """By condition and seed: error rates and outputs changed by permuted weights, in percent."""
     both_ways = [model for model in errors if model.direction == "both ways"]
     effects = {
-        "forward less both ways": effect(errors, "direction", DIRECTIONS),
-        "query before less after": effect(errors, "query", QUERIES),
+        "forward / both ways": effect(errors, "direction", DIRECTIONS),
+        "query before / after": effect(errors, "query", QUERIES),
     }
-    checks = [above(f"alignment error rate, {name}, in points", value, 2.0) for name, value in effects.items()]
+    checks = [above(f"ratio of alignment error rates, {name}", value, 1.1) for name, value in effects.items()]
     for model in both_ways:
         gain = points(errors[model], diagonal)
         checks.append(above(f"alignment error rate of the diagonal less that of {model.name}, in points", gain))
     for model in both_ways:
         share = percent(changes[model])
         checks.append(above(f"outputs changed by permuted weights, {model.name}, in percent", share, 50.0))
-    listed = "; ".join(f"{name} {value.text('points')}" for name, value in effects.items())
+    listed = "; ".join(f"{name} {value.text()}" for name, value in effects.items())
     rates = ", ".join(f"{fmean(errors[model]):.1f}" for model in both_ways)
-    return judge(
-        checks, f"Alignment error rate, {listed}. Both ways it is {rates} %, of the diagonal {fmean(diagonal):.1f} %."
-    )
+    sentence = f"Ratios of alignment error rates: {listed}. Both ways, the rate is {rates} %, "
+    return judge(checks, f"{sentence}that of the diagonal {fmean(diagonal):.1f} %.")
 
 
-def effect(errors: Mapping[Any, Sequence[float]], factor: str, levels: tuple[str, str]) -> Estimate:
-    """The mean difference of two levels of a factor over all combinations of the others, second minus first."""
-    first, second = (
-        [fmean(by_seed) for by_seed in zip(*(errors[m] for m in errors if getattr(m, factor) == level), strict=True)]
-        for level in levels
-    )
-    return mean_points([after - before for before, after in zip(first, second, strict=True)])
+def effect(errors: Mapping[Any, Sequence[float]], choice: str, levels: tuple[str, str]) -> Estimate:
+    """How many times as large the error rate is with the second level of a choice: a geometric mean over the others."""
+    logs = {model: [math.log(max(rate, 0.1)) for rate in rates] for model, rates in errors.items()}
+    chosen = ([logs[model] for model in errors if getattr(model, choice) == level] for level in levels)
+    first, second = ([fmean(seed) for seed in zip(*rows, strict=True)] for rows in chosen)
+    return factor([math.exp(after - before) for before, after in zip(first, second, strict=True)])

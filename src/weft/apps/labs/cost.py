@@ -110,7 +110,7 @@ def model_works(condition: Condition, seed: int) -> dict[str, Callable[[], Any]]
 
 
 def cost(
-    seeds: int | Sequence[int] = 3, *, quick: bool = False, shorter: int = 1, width: int = 128, repeats: int = 9
+    seeds: int | Sequence[int] = 3, *, quick: bool = False, shorter: int = 1, width: int = 128, repeats: int = 25
 ) -> LabResult:
     """Run the lab. ``shorter``: divides all lengths; ``repeats``: of each measurement, of which the shortest counts."""
     repeats = min(repeats, 2) if quick else repeats
