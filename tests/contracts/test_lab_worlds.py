@@ -282,11 +282,42 @@ def cost() -> Worlds:
     return Worlds(lab.judge_ratios, {"ratios": true}, [{"ratios": true | world} for world in false])
 
 
+def statistical() -> Worlds:
+    true = {"statistical": {100: near(10), 8_000: near(50)}, "neural": {100: near(3), 8_000: near(70)}}
+    ahead = with_item(true, "neural", {100: near(12), 8_000: near(70)})
+    behind = with_item(true, "neural", {100: near(3), 8_000: near(40)})
+    return Worlds(module("statistical").judge_curves, {"bleu": true}, [{"bleu": ahead}, {"bleu": behind}])
+
+
+def lengths() -> Worlds:
+    lab = module("lengths")
+
+    def curves(trained: float, beyond: float) -> list[list[float]]:
+        return [
+            [trained + noise if n <= lab.TRAINED else beyond + noise for n in lab.LENGTHS] for noise in (-0.4, 0, 0.4)
+        ]
+
+    true = {"sinusoidal": curves(98, 96), "learned": curves(98, 40)}
+    false = [
+        with_item(true, "sinusoidal", curves(50, 96)),
+        with_item(true, "sinusoidal", curves(98, 70)),
+        with_item(true, "learned", curves(98, 96)),
+    ]
+    return Worlds(lab.judge_lengths, {"right": true}, [{"right": world} for world in false])
+
+
+def between() -> Worlds:
+    lab = module("between")
+    true = {lab.RECURRENT: near(70), lab.FLAT: near(30), lab.ORDERED: near(60), lab.TRANSFORMER: near(70)}
+    false = [with_item(true, lab.RECURRENT, near(30)), with_item(true, lab.ORDERED, near(30))]
+    return Worlds(lab.judge_models, {"exact": true}, [{"exact": world} for world in false])
+
+
 WORLDS: dict[str, Callable[[], Worlds]] = {
     function.__name__: function
     for function in (
         *(gradients, bottleneck, scores, alignment, depth, exposure, distance, search, repetition, subwords),
-        *(bias, scaling, order, heads, lookahead, cost),
+        *(bias, scaling, order, heads, lookahead, cost, statistical, lengths, between),
     )
 }
 

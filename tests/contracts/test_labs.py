@@ -35,6 +35,7 @@ SHARED = {"__init__", "intervals", "lab", "page", "registration", "text", "train
         "probes",
         "professions",
         "short_sentences",
+        "word_translator",
         "word_alignment_baselines",
     ),
 }
@@ -52,6 +53,9 @@ TINY: dict[str, dict[str, Any]] = {
     "repetition": {"steps": 4, "prompts": 4},
     "subwords": {"steps": 12},
     "bias": {"steps": 24},
+    "statistical": {"sizes": (20, 40), "steps": 2, "sentences": 5},
+    "lengths": {"kinds": ("sinusoidal", "learned"), "steps": 6},
+    "between": {"steps": 2, "sentences": 4},
     "lookahead": {"steps": 6, "sentences": 20},
     "cost": {"shorter": 8, "width": 8, "repeats": 1},
     "scaling": {"widths": (4, 16), "queries": 8},

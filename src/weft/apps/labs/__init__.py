@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 
 from weft.apps.labs.alignment import alignment
+from weft.apps.labs.between import between
 from weft.apps.labs.bias import bias
 from weft.apps.labs.bottleneck import bottleneck
 from weft.apps.labs.cost import cost
@@ -31,12 +32,14 @@ from weft.apps.labs.gradients import gradients
 from weft.apps.labs.heads import heads
 from weft.apps.labs.history import history
 from weft.apps.labs.lab import Lab, LabResult
+from weft.apps.labs.lengths import lengths
 from weft.apps.labs.lookahead import lookahead
 from weft.apps.labs.order import order
 from weft.apps.labs.repetition import repetition
 from weft.apps.labs.scaling import scaling
 from weft.apps.labs.scores import scores
 from weft.apps.labs.search import search
+from weft.apps.labs.statistical import statistical
 from weft.apps.labs.subwords import subwords
 from weft.errors import RecipeError, nearest
 
@@ -45,6 +48,7 @@ __all__ = [
     "Lab",
     "LabResult",
     "alignment",
+    "between",
     "bias",
     "bottleneck",
     "cost",
@@ -55,16 +59,19 @@ __all__ = [
     "gradients",
     "heads",
     "history",
+    "lengths",
     "lookahead",
     "order",
     "repetition",
     "scaling",
     "scores",
     "search",
+    "statistical",
     "subwords",
 ]
 
 LABS: dict[str, Callable[..., LabResult]] = {
+    "statistical": statistical,
     "gradients": gradients,
     "bottleneck": bottleneck,
     "scores": scores,
@@ -80,6 +87,8 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "bias": bias,
     "scaling": scaling,
     "order": order,
+    "lengths": lengths,
+    "between": between,
     "heads": heads,
 }
 """The labs in the order of the lectures. Their modules import no PyTorch, so that listing them is quick."""

@@ -139,6 +139,6 @@ def judge_alignment(
 def effect(errors: Mapping[Any, Sequence[float]], choice: str, levels: tuple[str, str]) -> Estimate:
     """How many times as large the error rate is with the second level of a choice: a geometric mean over the others."""
     logs = {model: [math.log(max(rate, 0.1)) for rate in rates] for model, rates in errors.items()}
-    chosen = ([logs[model] for model in errors if getattr(model, choice) == level] for level in levels)
+    chosen = ([logs[c] for c in errors if getattr(c, choice) == level] for level in levels)
     first, second = ([fmean(seed) for seed in zip(*rows, strict=True)] for rows in chosen)
     return factor([math.exp(after - before) for before, after in zip(first, second, strict=True)])
