@@ -111,7 +111,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
 
 
 def lookahead(
-    seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 150, sentences: int = 500, clues: int = 4
+    seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 300, sentences: int = 500, clues: int = 4
 ) -> LabResult:
     """Run the lab. ``sentences``: to fit a probe, and to test it; ``clues``: words that decide for each sense."""
     size = (max(steps // 6, 1), min(sentences, 40), clues) if quick else (steps, sentences, clues)

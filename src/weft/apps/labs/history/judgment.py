@@ -31,10 +31,22 @@ def judge_history(results: Results, diagonal: Sequence[float]) -> list[JudgedCla
         claims.append(_alignment(results, attending, diagonal))
     if {"luong2015", "transformer2017"} <= set(results):
         claims.append(
-            _compared("The Transformer does better than recurrent attention", results, "luong2015", "transformer2017")
+            _compared(
+                "After the same number of updates, the Transformer does better than recurrent attention",
+                results,
+                "luong2015",
+                "transformer2017",
+            )
         )
     if {"transformer2017", "today"} <= set(results):
-        claims.append(_compared("Today's parts do better than those of 2017", results, "transformer2017", "today"))
+        claims.append(
+            _compared(
+                "After the same number of updates, today's parts do better than those of 2017",
+                results,
+                "transformer2017",
+                "today",
+            )
+        )
     return claims
 
 
@@ -50,7 +62,9 @@ def _bottleneck(results: Results) -> JudgedClaim:
         f"Attention (Bahdanau 2015 less Cho 2014) changes exact match by {short.text('points')} at {LENGTHS[0]} words "
         f"and by {long.text('points')} at {MAX_WORDS} words."
     )
-    return JudgedClaim("One vector cannot hold a long sentence; attention cures it", judge(checks, sentence))
+    return JudgedClaim(
+        "Attention does better than one vector, and gains more on longer sentences", judge(checks, sentence)
+    )
 
 
 def _gains(results: Results, index: int) -> list[float]:
@@ -68,7 +82,9 @@ def _alignment(results: Results, keys: list[str], diagonal: Sequence[float]) -> 
     rates = {BY_KEY[key].name: percent([row["error"] for row in results[key]]) for key in keys}
     listed = ", ".join(f"{name} {rate.text('%')}" for name, rate in rates.items())
     sentence = f"Alignment error rates: the diagonal {fmean(diagonal):.1f} %, {listed}; all should beat the diagonal."
-    return JudgedClaim("Attention finds the word alignment without being told", judge(checks, sentence))
+    return JudgedClaim(
+        "Every attention, the mean over its heads, aligns words better than the diagonal", judge(checks, sentence)
+    )
 
 
 def _compared(claim: str, results: Results, first: str, second: str) -> JudgedClaim:
