@@ -115,7 +115,6 @@ class RecurrentStack(nn.Module):
         last = (order.last(part, initial) for part, initial in zip(parts, start, strict=True))
         return order.unsort(parts[0]), tuple(map(order.unsort_rows, last))
 
-    @replaceable
     def step(self, inputs_BD: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         """One time step: the output of the top layer, and the new state of every layer."""
         states: list[LayerState] = []

@@ -169,7 +169,6 @@ class RecurrentDecoder(nn.Module):
             history = self.attention.start(memory.keys)
         return DecoderState(memory.initial, attentional_BD, history)
 
-    @replaceable
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor | None]:

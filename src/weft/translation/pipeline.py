@@ -23,8 +23,8 @@ from weft.text import specials
 from weft.text.frames import Frame
 from weft.text.id_rows import IdRows, decode_arrays
 from weft.text.tokenizer import Tokenizers
+from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
-from weft.translation.inputs import check_lengths
 from weft.translation.results import Translation, empty_translation
 from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
 
@@ -266,7 +266,8 @@ class Pipeline:
         ids = IdRows.concatenate(encoded)
         if not prompts:
             ids = ids.framed(frame.source_before, frame.source_after)
-        check_lengths(ids, training_limit=text.max_training_length)
+        if ids.lengths_B.max(initial=0) > inputs.MAX_SOURCE_TOKENS:
+            inputs.check_lengths(ids, training_limit=text.max_training_length)
         return replace(
             request,
             sources=ids,

@@ -26,10 +26,9 @@ from weft.runs.length_limits import LengthLimits
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.batch_sizes import fixed_batch_tokens
-from weft.translation.engines.interface import Engine, TranslationRequest, completion_limit
+from weft.translation.engines.interface import Engine, TranslationRequest, as_count, completion_limit
 from weft.translation.engines.torch import Execution, TorchEngine
 from weft.translation.inputs import (
-    as_count,
     as_pairs,
     as_source,
     as_sources,

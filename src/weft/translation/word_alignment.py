@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import DataError
-from weft.text import specials, word_splitting
+from weft.text import specials
 from weft.text.frames import Frame
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer, Tokenizers
-from weft.text.words import WordTokenizer
+from weft.text.words import WordTokenizer, chunks, split
 from weft.translation.results import Translation, WordAttention
 
 NULL_THRESHOLD = 0.15
@@ -141,19 +141,19 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
         return _split_words_of_columns(tokenizer, sentence)
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, WordTokenizer):
-        units = word_splitting.split(text) if tokenizer.split_punctuation else word_splitting.chunks(text)
+        units = split(text) if tokenizer.split_punctuation else chunks(text)
         if len(units) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
             spans = [(unit.start, unit.end) for unit in units] + [(len(text), len(text))] * (len(ids) - len(units))
         else:  # protected symbols are split differently, and so may be the text of an output that was cut off
             text = tokenizer.decode(ids)
     elif len(decoded := tokenizer.decode(ids)) != len(text):
-        chunks, end = word_splitting.chunks(text), len(ids) - sentence.after
-        if specials.UNKNOWN in ids and len(chunks) == end - sentence.before:  # a token for each word
-            located = [(chunk.start, chunk.end) for chunk in chunks]
+        between_spaces, end = chunks(text), len(ids) - sentence.after
+        if specials.UNKNOWN in ids and len(between_spaces) == end - sentence.before:  # a token for each word
+            located = [(chunk.start, chunk.end) for chunk in between_spaces]
             spans = [(0, 0)] * sentence.before + located + [(len(text), len(text))] * sentence.after
         else:
             text = decoded
-    words = word_splitting.split(text)
+    words = split(text)
     return [word.text for word in words], word_indices([(word.start, word.end) for word in words], spans)
 
 

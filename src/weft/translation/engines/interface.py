@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import SearchError
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import TRACED_CANDIDATES, Hypothesis
 from weft.text.frames import DEFAULT_FRAME, Frame
 from weft.text.id_rows import IdRows
+from weft.translation.inputs import describe
 
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
@@ -143,6 +145,15 @@ def completion_limit(settings: SearchSettings, limits: LengthLimits, *, prefix: 
     if length is None and settings.max_length:
         return settings.max_length
     return prefix + (max(COMPLETION_LENGTH, limits.max_extra) if length is None else length)
+
+
+def as_count(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SearchError(f"{name}: {describe(value)} was given, expected a whole number of at least 1")
+    if (number := value.__index__()) < 1:
+        raise SearchError(f"{name}: {number} was given, expected at least 1")
+    return int(number)
 
 
 class _RowsObserver:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import starmap
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
 from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runs.size_limits import device_memory
-from weft.runtime.activity import activity
+from weft.runtime.activity import activity, current_observer
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
@@ -162,7 +163,12 @@ class TorchEngine:
         yield rows, self.search_rows(request, rows)
 
     def report(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
-        """The results of a request, whose progress is shown."""
+        """The results of a request; their progress is shown to the observer, if there is one."""
+        if current_observer.get() is None:
+            return starmap(SearchedBatch, results)
+        return self._observed(request, results)
+
+    def _observed(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
         with activity("translating", "lines", total=len(request.sources)) as translating:
             for rows, hypotheses in results:
                 yield SearchedBatch(rows, hypotheses)
@@ -270,7 +276,7 @@ class TorchEngine:
         def search(part: Rows) -> Sequence[list[Hypothesis]]:
             return self.search_prepared(self.prepare(request, part), request.settings)
 
-        return self.divided.over_rows(search, rows)
+        return search(rows) if len(rows) == 1 else self.divided.over_rows(search, rows)
 
     def release(self) -> None:
         """Give back memory that a search can do without."""
