@@ -18,7 +18,8 @@ import numpy as np
 from weft.errors import ColumnCountError, InputTooLongError, SearchError
 from weft.runs.load import sentence_ids
 from weft.runtime.replaceable import replaceable
-from weft.search.interface import ENDED, Hypothesis, HypothesisArrays, PendingHypotheses
+from weft.search.interface import Hypothesis
+from weft.search.ranking import ENDED, HypothesisArrays, PendingHypotheses
 from weft.text import specials
 from weft.text.frames import Frame
 from weft.text.id_rows import IdRows, decode_arrays

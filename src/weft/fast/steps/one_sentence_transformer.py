@@ -14,7 +14,7 @@ Equal to `Seq2Seq.step` up to rounding; tests/fast/steps/test_one_sentence_trans
 Rotary positions rotate queries and keys where they are in the pool; biases by distance are added to the mask.
 
 `one_sentence_steps` chooses these steps where they apply, else those of the model
-(`weft.search.interface.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
+(`weft.search.loop.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
 """
 
 from __future__ import annotations
