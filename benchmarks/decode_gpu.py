@@ -45,7 +45,7 @@ def ours(
     from weft.recipe import make_recipe
     from weft.search.interface import SearchRequest
     from weft.search.ranking import HypothesisArrays, PendingHypotheses
-    from weft.translation.strategies import search
+    from weft.translation.engines.torch import search
 
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in STACK]
     networks = {
