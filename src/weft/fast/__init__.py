@@ -305,7 +305,7 @@ VERSIONS: tuple[Version, ...] = (
         test="updating/test_chunked_loss.py",
     ),
     Version(
-        "models.cells.LSTM.step",
+        "models.recurrent.LSTM.step",
         "layers.recurrent:fused_lstm_cell",
         applies="is_on_gpu",
         device="cuda",

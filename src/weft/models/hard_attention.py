@@ -27,8 +27,7 @@ from weft.attention.hard_alignment import AlignmentSizes, HardAlignment, conditi
 from weft.attention.initialization import initialize
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import Architecture, AttentionShape, part_architecture_of
-from weft.models.encoders import Encoded, Encoder
-from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities
+from weft.models.interface import Encoded, Encoder, ModelOutput, StepOutput, TargetLogProbabilities
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
 from weft.ragged import Ragged

@@ -25,7 +25,6 @@ from torch.nn import functional
 from weft.attention.hard_alignment import AlignmentSizes, logsumexp
 from weft.models.architecture import Architecture
 from weft.models.copying import CopyColumns, CopySource, CopyWeights, Gate, add_copies, known_ids
-from weft.models.encoders import Encoded, Encoder
 from weft.models.hard_attention import (
     Emission,
     Emissions,
@@ -34,7 +33,7 @@ from weft.models.hard_attention import (
     PositionLogits,
     SourceMemory,
 )
-from weft.models.interface import CopyProbabilities
+from weft.models.interface import CopyProbabilities, Encoded, Encoder
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

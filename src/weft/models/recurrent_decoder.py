@@ -24,11 +24,9 @@ from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.attention.scores import make_score
 from weft.errors import RecipeError
 from weft.models.architecture import AttentionShape, PartArchitecture
-from weft.models.cells import Cell
-from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates
+from weft.models.interface import Encoded, HiddenStates
 from weft.models.layers import dropout
-from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent import Cell, RecurrentStack, StackState, final_state
 from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings, RecurrentSettings
 from weft.recipe.choices import CELLS, WINDOWS, resolve
@@ -158,7 +156,7 @@ class RecurrentDecoder(nn.Module):
     def build_memory(self, encoded: Encoded) -> Memory:
         """The source as every step reads it."""
         keys = None if self.attention is None else self.attention.project(encoded.states, encoded.columns_N)
-        final = encoded.last()
+        final = final_state(encoded)
         return Memory(keys, final[-1][0] if self.feeds_summary else None, self.bridge(final))
 
     def start(self, memory: Memory) -> DecoderState:

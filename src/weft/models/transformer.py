@@ -34,8 +34,7 @@ from weft.attention.ragged_attention import (
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture, StackShape
-from weft.models.encoders import Encoded
-from weft.models.interface import Model
+from weft.models.interface import Encoded, Model
 from weft.models.layers import ResidualBlock, dropout, make_norm, normalize
 from weft.models.positions import Learned, Sinusoidal
 from weft.ragged import Ragged

@@ -20,8 +20,7 @@ from weft.attention.ragged_attention import (
 )
 from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture
-from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates
+from weft.models.interface import Encoded, HiddenStates
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import TransformerSettings

@@ -56,9 +56,9 @@ HARD_ALIGNMENTS: dict[str, str] = {
 """How the source position of a hard attention depends on the one before."""
 
 CELLS: dict[str, str] = {
-    "rnn": "weft.models.cells:RNN",
-    "gru": "weft.models.cells:GRU",
-    "lstm": "weft.models.cells:LSTM",
+    "rnn": "weft.models.recurrent:RNN",
+    "gru": "weft.models.recurrent:GRU",
+    "lstm": "weft.models.recurrent:LSTM",
 }
 """Recurrent cells, of encoders and decoders."""
 

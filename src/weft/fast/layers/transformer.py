@@ -53,7 +53,7 @@ from weft.fast.layers.layer_kernels import (
     residual_norm,
 )
 from weft.fast.layers.varlen_attention import HEAD_WIDTHS
-from weft.models.encoders import Encoded
+from weft.models.interface import Encoded
 from weft.models.layers import ResidualBlock
 from weft.models.positions import Sinusoidal
 from weft.models.transformer import ACTIVATIONS, FeedForward, TransformerLayer, TransformerStack
