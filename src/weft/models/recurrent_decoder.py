@@ -59,53 +59,6 @@ class DecoderState(NamedTuple):
     """The weights of the steps so far, if the attention depends on them."""
 
 
-def make_attention(settings: AttentionSettings, *, queries: int, states: int) -> Attention | None:
-    """An attention with queries and attended states of these widths; None if the settings have none."""
-    if settings.score == "none":
-        return None
-    keys = values = None
-    if settings.project:
-        keys, values = nn.Linear(states, queries, bias=False), nn.Linear(states, queries, bias=False)
-    score = make_score(
-        settings.score,
-        queries=queries,
-        keys=queries if settings.project else states,
-        size=settings.size or queries,
-        temperature=settings.temperature,
-    )
-    window: Window | None = None
-    if settings.window != "none":
-        window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
-    features = None
-    if settings.coverage != "none" or settings.location:
-        from weft.attention.alignment_history import HistoryFeatures
-
-        features = HistoryFeatures(
-            size=settings.size or queries,
-            states=states,
-            coverage=settings.coverage,
-            filters=settings.location_filters if settings.location else 0,
-            width=settings.location_width,
-        )
-    return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
-
-
-def _source_attention(settings: ModelSettings) -> Attention | None:
-    """The attention of a decoder to the source; to several columns, a `SeparateAttention`, with the same methods."""
-
-    def make() -> Attention | None:
-        widths = {"queries": settings.decoder.hidden, "states": settings.encoder.hidden}
-        return make_attention(settings.attention, **widths)
-
-    columns = settings.sources.separate_attentions
-    if columns == 1 or settings.attention.score == "none":
-        return make()
-    from weft.attention.source_attention import SeparateAttention
-
-    separate = SeparateAttention([attention for _ in range(columns) if (attention := make()) is not None])
-    return cast(Attention, separate)
-
-
 class RecurrentDecoder(nn.Module):
     """A stack of cells, an optional attention, and a readout ã_t = tanh(W [c_t; s_t; …])."""
 
@@ -170,9 +123,10 @@ class RecurrentDecoder(nn.Module):
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """ã_t, the new state and α_t for R rows, by the equations above.
+        """s_t = f(s_{t−1}, [y_{t−1}; c_t; ã_{t−1}; c]),  ã_t = tanh(W [c_t; c; s_t; y_{t−1}]), of the parts it has.
 
-        The rows of one source are adjacent, so R is a multiple of the rows of the memory.
+        Returns ã_t, the new state and α_t for R rows. The rows of one source are adjacent, so R is a multiple of the
+        rows of the memory.
         """
         context_RD = weights_RS = None
         summary_RD = repeat_rows(memory.summary_BD, embedded_RE.shape[0])
@@ -242,6 +196,53 @@ def repeat_rows(summary_BD: Tensor | None, rows: int) -> Tensor | None:
     if summary_BD is None or summary_BD.shape[0] == rows:
         return summary_BD
     return summary_BD.repeat_interleave(rows // summary_BD.shape[0], 0)
+
+
+def make_attention(settings: AttentionSettings, *, queries: int, states: int) -> Attention | None:
+    """An attention with queries and attended states of these widths; None if the settings have none."""
+    if settings.score == "none":
+        return None
+    keys = values = None
+    if settings.project:
+        keys, values = nn.Linear(states, queries, bias=False), nn.Linear(states, queries, bias=False)
+    score = make_score(
+        settings.score,
+        queries=queries,
+        keys=queries if settings.project else states,
+        size=settings.size or queries,
+        temperature=settings.temperature,
+    )
+    window: Window | None = None
+    if settings.window != "none":
+        window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
+    features = None
+    if settings.coverage != "none" or settings.location:
+        from weft.attention.alignment_history import HistoryFeatures
+
+        features = HistoryFeatures(
+            size=settings.size or queries,
+            states=states,
+            coverage=settings.coverage,
+            filters=settings.location_filters if settings.location else 0,
+            width=settings.location_width,
+        )
+    return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
+
+
+def _source_attention(settings: ModelSettings) -> Attention | None:
+    """The attention of a decoder to the source; to several columns, a `SeparateAttention`, with the same methods."""
+
+    def make() -> Attention | None:
+        widths = {"queries": settings.decoder.hidden, "states": settings.encoder.hidden}
+        return make_attention(settings.attention, **widths)
+
+    columns = settings.sources.separate_attentions
+    if columns == 1 or settings.attention.score == "none":
+        return make()
+    from weft.attention.source_attention import SeparateAttention
+
+    separate = SeparateAttention([attention for _ in range(columns) if (attention := make()) is not None])
+    return cast(Attention, separate)
 
 
 class Copy(nn.Module):
