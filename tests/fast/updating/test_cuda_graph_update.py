@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from weft.data.batching.batches import Position, StepBatches, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.errors import DataError, WeftWarning
+from weft.fast.recording.recorder import Recorder
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import (
     COMPILE_SECONDS,
@@ -295,7 +297,7 @@ def failing_update(error: Exception, monkeypatch: pytest.MonkeyPatch) -> CudaGra
     model, settings = transformer(dropout=0.0), TrainingSettings(optimizer="adam")
     update = CudaGraphUpdate.__new__(CudaGraphUpdate)
     PlainUpdate.__init__(update, model, make_optimizer(model, settings), TrainingContext(settings))
-    update.device, update.captures, update.captured = CPU, True, {}
+    update.device, update.captures, update.recorder = CPU, True, Recorder(math.inf)
 
     def fail(batches: StepBatches, learning_rate: float) -> None:
         raise error
