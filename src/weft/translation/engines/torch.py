@@ -225,7 +225,7 @@ class TorchEngine:
 
     def prepare(self, request: TranslationRequest, rows: Rows) -> PreparedBatch:
         """Encode some of the sources."""
-        request = request.select(rows)
+        request = request.select(rows) if len(request.sources) > 1 else request
         settings, decoders = request.settings, request.decoders
         model, memory = self.encode(request)
         inputs = SearchRequest(
