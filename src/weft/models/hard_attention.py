@@ -8,8 +8,8 @@ training it runs over whole targets in parallel, and only the distributions over
 hard_alignment`) are computed step by step. Their weights p(a_t = j | y_<t, x), before y_t is known, are the attention
 that is returned. The logits are log-probabilities.
 
-Of several source columns, the first is aligned with the target. The final states of the encoders of all columns are an
-input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
+Where a source has several columns, the first is aligned with the target. The final states of the encoders of all
+columns are an input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A step to the next source position that copies its token is the edit action *cop
 (Makarov & Clematide 2018, 2020). Here the likelihood is the exact sum over all sequences of actions: with an alignment
 that is monotonic or of first order, by the dynamic program of `weft.attention.hard_alignment`.
 
-What a source token is in the target vocabulary, and the ids of tokens that are in no vocabulary: see
-`weft.models.copying`, as for label smoothing: of log Σ_j p(a_t = j | y_<t, x) g_tj softmax(W r_tj)_v over all tokens v.
+See `weft.models.copying` for the id of a source token in the target vocabulary, for the ids of tokens that are in no
+vocabulary, and for label smoothing: here of log Σ_j p(a_t = j | y_<t, x) g_tj softmax(W r_tj)_v over all tokens v.
 """
 
 from __future__ import annotations

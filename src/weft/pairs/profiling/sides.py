@@ -68,11 +68,11 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class SideProfile:
-    """What the texts of one side look like."""
+    """A profile of the texts of one side."""
 
     characters: Lengths
     tokens: Lengths
-    """Of the tokens between white space."""
+    """Lengths in tokens between white space."""
     alphabet: int
     """How many different characters there are."""
     rare_characters: float
@@ -80,9 +80,9 @@ class SideProfile:
     scripts: dict[str, float]
     """The share of each script among the letters, the largest first."""
     spaced: Vocabulary
-    """Of the tokens between white space."""
+    """The tokens between white space."""
     worded: Vocabulary
-    """Of the words, with punctuation apart (`weft.text.words`)."""
+    """The words, with punctuation apart (`weft.text.words`)."""
     token_characters: float
     """Mean number of characters of a token."""
     single: float
