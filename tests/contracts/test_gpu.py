@@ -221,7 +221,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
     assert losses[0][-1] < losses[0][0]
 
 
-@pytest.mark.parametrize("name", ["transformer", "gru", "input feeding", "hard attention"])
+@pytest.mark.parametrize("name", ["transformer", "gru", "input feeding", "first", "copying"])
 def test_captured_updates_of_two_passes(name: str, tmp_path: Path) -> None:
     """R-Drop: the losses of plain updates where passes are equal; with dropout, two masks, others in each replay."""
     corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
