@@ -22,12 +22,12 @@ from weft.search.interface import Hypothesis
 from weft.search.ranking import ENDED, HypothesisArrays, PendingHypotheses
 from weft.text import specials
 from weft.text.frames import Frame
-from weft.text.id_rows import IdRows, decode_arrays
+from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
 from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
+from weft.translation.word_alignment import align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     import torch
