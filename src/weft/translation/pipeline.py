@@ -25,7 +25,7 @@ from weft.text.frames import Frame
 from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
 from weft.translation import inputs
-from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
+from weft.translation.engines.interface import BatchEngine, Engine, SearchedBatch, TranslationRequest
 from weft.translation.results import Translation, empty_translation
 from weft.translation.word_alignment import align_words, merge_to_words, split_words
 
@@ -335,3 +335,11 @@ def search(request: TranslationRequest, begin: Callable[[TranslationRequest], Se
         return begin(request)
     batches = begin(request.select(rows))
     return (SearchedBatch(rows[np.asarray(batch.rows, dtype=np.int64)], batch.hypotheses) for batch in batches)
+
+
+def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
+    """The results of a request: batch by batch, if the engine can."""
+    if isinstance(engine, BatchEngine):
+        yield from engine.batches(request)
+    else:
+        yield SearchedBatch(range(len(request.sources)), engine.search(request))
