@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from weft.data.pairs import Pair
 from weft.evaluation.ibm1 import fit_ibm1
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 Phrase = tuple[str, ...]
 BEGIN, END = "<s>", "</s>"
