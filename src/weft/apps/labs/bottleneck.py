@@ -96,7 +96,7 @@ def bottleneck(
     right = ", ".join(f"{share} with {width} units" for share, width in zip(shares, widths, strict=True))
     notes = (f"Training ended at {TRAINED} letters. At {LENGTHS[-1]}, the letters right with attention are {right}.",)
     table = _table(trials, conditions)
-    verdict = judge_gaps(*gaps, [curve[LENGTHS.index(TRAINED)] for curve in beyond[0]])
+    verdict = judge_gaps(gaps[0], gaps[1], [curve[LENGTHS.index(TRAINED)] for curve in beyond[0]])
     return LabResult(LAB, verdict, (table,), charts, notes, trials.seeds, trials.records(), quick)
 
 

@@ -71,7 +71,7 @@ def run_trials(
     """
     chosen = check_seeds(seeds)
     items = [(condition, seed) for condition in conditions for seed in chosen]
-    workers = min(worker_count(), len(items))
+    workers = min(worker_count(), len(items)) if trial.__module__ != "__main__" else 0  # none can import a script
     results: dict[Any, list[dict[str, Any]]] = {condition: [] for condition in conditions}
     with (
         tempfile.TemporaryDirectory(prefix="weft-labs-") as folder,  # removed here even if a worker is killed
