@@ -54,7 +54,7 @@ TINY: dict[str, dict[str, Any]] = {
     "subwords": {"steps": 12},
     "bias": {"steps": 24},
     "statistical": {"sizes": (20, 40), "steps": 2, "sentences": 5},
-    "lengths": {"kinds": ("sinusoidal", "learned"), "steps": 6},
+    "lengths": {"steps": 6},
     "between": {"steps": 2, "sentences": 4},
     "lookahead": {"steps": 6, "sentences": 20},
     "cost": {"shorter": 8, "width": 8, "repeats": 1},

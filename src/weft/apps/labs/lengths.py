@@ -88,7 +88,10 @@ def lengths(
     right = {c.kind: trials.values(c, "right") for c in conditions}
     rows: list[Row] = [(kind, *percent_curve(curves)) for kind, curves in right.items()]
     header = ("positions", *(f"{length} letters" for length in LENGTHS))
-    series = tuple(Series(kind, tuple(zip(LENGTHS, percent_curve(c), strict=True))) for kind, c in right.items())
+    drawn = {
+        kind: c for kind, c in right.items() if kind not in ("sinusoidal, halves", "none")
+    }  # a chart has six at most
+    series = tuple(Series(kind, tuple(zip(LENGTHS, percent_curve(c), strict=True))) for kind, c in drawn.items())
     at = LENGTHS.index(JUDGED)
     means = {kind: fmean(curve[at] for curve in curves) for kind, curves in right.items()}
     best = max(means, key=means.__getitem__)
