@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from weft.errors import WeftError, warn
 from weft.files import save_text
-from weft.pairs.planned_run import PlannedRun, train_planned
 from weft.pairs.race.events import (
     Distilled,
     EnsembleScored,
@@ -33,6 +32,7 @@ from weft.pairs.race.record import RaceRecord
 from weft.pairs.race.scoring import is_better, score_runs
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import EVALUATION_SAFETY, evaluation_reserve, fit_run
+from weft.pairs.train import PlannedRun, train_planned
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, with_comments
 from weft.runs.layout import RunFolder

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prepare
 from weft.data.preparation.recorded_files import provenance
-from weft.pairs.planned_run import PlannedRun
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
 from weft.pairs.race.models import Distill, FurtherModels, Teachers
 from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_before
@@ -18,6 +17,7 @@ from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
+from weft.pairs.train import PlannedRun
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
