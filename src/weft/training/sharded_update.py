@@ -20,6 +20,7 @@ from weft.data.batching.batches import BatchSource, StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import transformer_layers
+from weft.training.distributed import full_tensor
 from weft.training.loss import Loss
 from weft.training.update import PlainUpdate, TrainingContext, training_loss
 
@@ -89,6 +90,9 @@ class ShardedUpdate(PlainUpdate):
         for _ in range(rounds - len(batches.batches)):
             loss = self.loss(self.spare, sampling_probability)
             (loss.smoothed * 0.0).backward()
+
+    def clip_gradients(self) -> Tensor:
+        return full_tensor(super().clip_gradients())
 
     def reduce(self, likelihood: Tensor) -> None:
         """FSDP has summed the gradients."""

@@ -29,7 +29,7 @@ from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
 from weft.training.consistency import consistency_loss
 from weft.training.distillation import distillation_loss
-from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
+from weft.training.distributed import SINGLE_PROCESS, Workers, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.optimizer import Rate, group_rate
 
@@ -165,7 +165,7 @@ class PlainUpdate:
         self.run_missing_batches(batches, sampling_probability)
         self._seed_batch(batches.step, self.settings.accumulate)
         self.reduce(likelihood)
-        norm = full_tensor(self.clip_gradients())
+        norm = self.clip_gradients()
         statistics = UpdateStatistics(*torch.stack([likelihood / batches.target_tokens, norm]).tolist())
         if statistics.is_finite:
             self.set_learning_rate(learning_rate)
@@ -217,7 +217,8 @@ class PlainUpdate:
 
     def reduce(self, likelihood: Tensor) -> None:
         """Sum the gradients and the likelihood over all workers."""
-        self.workers.all_reduce_gradients(self.model.parameters(), likelihood)
+        if self.workers.world_size > 1:
+            self.workers.all_reduce_gradients(self.model.parameters(), likelihood)
 
 
 @replaceable

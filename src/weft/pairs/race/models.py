@@ -36,10 +36,10 @@ from weft.pairs.train import PlannedRun, train_planned
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, with_comments
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_run
 from weft.runtime.activity import activity
 from weft.training import train as core
 from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
-from weft.training.run_lock import lock_run
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
 
@@ -120,7 +120,7 @@ class FurtherModels:
             value, other = (score_runs([folder], self.run.recipe) for folder in (probe, out))
             if is_better(value, other, self.metric):
                 self._add_comments(probe, f"steps: those of the race ({probe_steps:,}; there was no time for more)")
-                with lock_run(out, self.options.workers):
+                with lock_run(out):
                     exchange(out, probe)
                 yield self._logged(ProbeKept(self.step, self.metric, value, other))
         shutil.rmtree(probe, ignore_errors=True)
@@ -150,7 +150,7 @@ class FurtherModels:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         if chosen:
-            with lock_run(self.run.folder, self.options.workers):
+            with lock_run(self.run.folder):
                 exchange(self.run.folder, folder)
         self.folders.append(folder)
         self.models.append(self._model(recipe.seed, finished, start, value))
@@ -229,7 +229,7 @@ class FurtherModels:
         chosen = is_better(value, best, self.metric)
         if chosen:
             self._add_comments(student, f"distilled from an ensemble of {len(self.folders)} models")
-            with lock_run(run.folder, self.options.workers):
+            with lock_run(run.folder):
                 exchange(run.folder, student)
         for folder in student.parent.glob(student.name if chosen else f"{student.name}*"):
             shutil.rmtree(folder, ignore_errors=True)
