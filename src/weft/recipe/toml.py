@@ -36,8 +36,8 @@ class Setting(NamedTuple):
 
 def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a recipe, in order."""
-    for name, attribute in type(recipe).attributes().items():
-        value, field = getattr(recipe, attribute), type(recipe).model_fields[attribute]
+    for attribute, field in type(recipe).model_fields.items():
+        name, value = field.alias or attribute, getattr(recipe, attribute)
         if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
             yield from settings_of(value, f"{prefix}{name}.")
         else:

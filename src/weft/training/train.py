@@ -39,8 +39,8 @@ from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder, write_examples
 from weft.runs.load import set_copy_table
 from weft.runs.locks import lock_run
+from weft.runs.memory import check_training_memory
 from weft.runs.model_card import TrainingStatus, model_card
-from weft.runs.size_limits import check_training_memory
 from weft.runs.weights import Tensors, WeightsOrigin
 from weft.runtime.devices import choose_device
 from weft.text.tokenizer import Tokenizers, load_tokenizers

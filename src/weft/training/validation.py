@@ -23,7 +23,7 @@ from weft.evaluation.pairs import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
-from weft.runs.out_of_memory import DividedWork, release_memory
+from weft.runs.memory import DividedWork, release_memory
 from weft.runs.weights import STRUCTURAL, Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
 from weft.training.loss import batch_loss

@@ -28,7 +28,7 @@ from weft.apps.bench.workloads import (
 )
 from weft.errors import InputTooLongError, RecipeError, option
 from weft.recipe import Recipe
-from weft.runs.size_limits import device_memory
+from weft.runs.memory import device_memory
 from weft.runtime.activity import activity
 from weft.runtime.devices import choose_device
 

@@ -26,7 +26,7 @@ from weft.errors import InputTooLongError
 from weft.models.build import build_model
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe import Recipe
-from weft.runs.size_limits import OPTIMIZER_VALUES, device_memory, gigabytes, parameter_count
+from weft.runs.memory import OPTIMIZER_VALUES, device_memory, gigabytes, parameter_count
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import SearchRequest
 from weft.text.specials import BEGIN, END

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -228,9 +227,11 @@ def _tokenize_blocks(
     specs: Sequence[BlockTokenizerSpec], blocks: Iterable[CorpusBlock], *, workers: int
 ) -> Iterator[TokenizedBlock]:
     """Tokenize blocks of several corpora, which have the same tokenizers; processes load these from files."""
-    with ExitStack() as files:
-        if workers and isinstance(tokenizers := specs[0].tokenizers, Tokenizers):
-            folder = files.enter_context(tempfile.TemporaryDirectory())
+    if not workers:
+        yield from map(MultiCorpusTokenizer(specs), blocks)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(tokenizers := specs[0].tokenizers, Tokenizers):
             paths = tokenizers.save(Path(folder))
             specs = [replace(spec, tokenizers=paths) for spec in specs]
         yield from parallel_map(MultiCorpusTokenizer, specs, blocks, workers=workers)

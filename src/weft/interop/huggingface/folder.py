@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from weft.errors import CheckpointError
 from weft.files import read_json
 from weft.interop.huggingface.configuration import Configuration
-from weft.runs.size_limits import check_weights_memory
+from weft.runs.memory import check_weights_memory
 from weft.runs.weights import check_header_size
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from weft.errors import SearchError
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
-from weft.runs.out_of_memory import DividedWork, release_memory
-from weft.runs.size_limits import device_memory
+from weft.runs.memory import DividedWork, device_memory, release_memory
 from weft.runtime.activity import activity
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32

@@ -1,4 +1,6 @@
-"""Memory limits: sizes are computed and compared with the available memory before anything is allocated.
+"""Memory: whether it is enough is known before anything is allocated; if it runs out nevertheless, work is divided.
+
+Sizes are computed and compared with the available memory beforehand.
 
     weights in training   n · (4 + 4 + 4 s) bytes     n parameters, their gradients, s values of the optimizer for each
     weights in use        4 n bytes, as are those in training that are frozen
@@ -6,24 +8,34 @@
 A limit is the memory that is available now, on the device in question: what the system can hand out without
 swapping, less where a control group (a container) or `ulimit -v` allows less. Where that is unknown, nothing is
 refused. An error names the setting, what it needs and the limit.
+
+Other processes take memory of the same device whenever they like. A computation that runs out of it (`DividedWork`) is
+repeated in twice as many parts: a search or a validation continues with smaller batches, an update of the weights sums
+the gradients of the parts of its batch. The results are the same.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from weft.errors import CheckpointError, RecipeError
+import numpy as np
+
+from weft.errors import CheckpointError, RecipeError, is_out_of_memory, warn
 
 if TYPE_CHECKING:
     import torch
 
     from weft.recipe import ModelSettings, Recipe
+
+Result = TypeVar("Result")
+Rows = np.ndarray
 
 FLOAT_BYTES = 4
 OPTIMIZER_VALUES = {"adamw": 2, "adam": 2, "sgd": 1}
@@ -187,3 +199,51 @@ def largest_setting(recipe: Recipe) -> str:
             value, default = getattr(stack, name), type(stack).model_fields[name].default
             candidates.append((value / default, f"model.{side}.{name} = {value}"))
     return max(candidates)[1]
+
+
+def release_memory() -> None:
+    """Give back memory that PyTorch keeps for later."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+class DividedWork:
+    """Work that is done at once as long as memory is enough, then in 2, 4, 8, … parts. The number of parts is kept."""
+
+    def __init__(self, name: str, release: Callable[[], None] = release_memory) -> None:
+        """``name``: what is done, for the warning; ``release``: gives memory back before the next attempt."""
+        self.name = name
+        self.release = release
+        self.parts = 1
+        self.has_warned = False
+
+    def run(self, compute: Callable[[int], Result], *, most: int) -> Result:
+        """The result of ``compute``, which is given the number of parts; with ``most`` parts, the error is raised."""
+        while True:
+            parts = min(self.parts, max(most, 1))
+            try:
+                return compute(parts)
+            except Exception as error:
+                if parts >= most or not is_out_of_memory(error):
+                    raise
+            self.release()  # not above: until there, the error keeps what was computed
+            self.parts = max(self.parts, 2 * parts)  # another thread may have been here
+            self._warn()
+
+    def over_rows(self, compute: Callable[[Rows], Sequence[Result]], rows: Rows) -> Sequence[Result]:
+        """The results of all rows at once or, one after the other, of parts of them."""
+
+        def in_parts(parts: int) -> Sequence[Result]:
+            if parts == 1:
+                return compute(rows)
+            return [result for part in np.array_split(rows, parts) for result in compute(part)]
+
+        return self.run(in_parts, most=len(rows))
+
+    def _warn(self) -> None:
+        if not self.has_warned:
+            self.has_warned = True
+            warn(f"{self.name}: not enough memory for a batch at once; continuing in parts, with the same results")

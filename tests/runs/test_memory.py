@@ -16,8 +16,8 @@ from weft.errors import CheckpointError, RecipeError
 from weft.models import build
 from weft.models.build import build_model, parameter_shapes
 from weft.recipe import make_recipe
-from weft.runs import size_limits
-from weft.runs.size_limits import available_memory, check_training_memory, device_memory, parameter_count
+from weft.runs import memory
+from weft.runs.memory import available_memory, check_training_memory, device_memory, parameter_count
 from weft.runs.weights import read_shapes, read_tensors, write_tensors
 from weft.translation.load import load
 
@@ -59,7 +59,7 @@ def test_parameters_are_counted_from_three_layers(model: dict[str, Any]) -> None
 def test_a_model_that_is_too_large_to_train(
     model: dict[str, Any], setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size_limits, "available_memory", lambda: 8_000_000_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 8_000_000_000)
     with pytest.raises(RecipeError) as error:
         check_training_memory(make_recipe({"model": model}), source_size=99, target_size=99, device=CPU)
     assert str(error.value).startswith(f"{setting}: a model of ") and "\n" not in str(error.value)
@@ -76,9 +76,9 @@ def test_the_bytes_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"shard": "full"}, 4),
     ):
         recipe = make_recipe({"training": settings})
-        monkeypatch.setattr(size_limits, "available_memory", lambda limit=count * each: limit)
+        monkeypatch.setattr(memory, "available_memory", lambda limit=count * each: limit)
         check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
-        monkeypatch.setattr(size_limits, "available_memory", lambda limit=count * each: limit - 1)
+        monkeypatch.setattr(memory, "available_memory", lambda limit=count * each: limit - 1)
         with pytest.raises(RecipeError, match=rf"\({each} bytes each\)"):
             check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
 
@@ -89,9 +89,9 @@ def test_frozen_weights_need_no_gradients(monkeypatch: pytest.MonkeyPatch) -> No
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     trained = sum(size for name, size in sizes.items() if not name.startswith("encoder."))
     needed = 4 * sum(sizes.values()) + 12 * trained
-    monkeypatch.setattr(size_limits, "available_memory", lambda: needed)
+    monkeypatch.setattr(memory, "available_memory", lambda: needed)
     check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
-    monkeypatch.setattr(size_limits, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(memory, "available_memory", lambda: needed - 1)
     with pytest.raises(
         RecipeError, match=rf"\(16 bytes for each of the {trained:,} that are trained, 4 for the others"
     ):
@@ -119,13 +119,13 @@ class TestMemory:
             "memory.stat": "anon 5\ninactive_file 60\n",
         }.items():
             (tmp_path / name).write_text(text)
-        monkeypatch.setattr(size_limits, "_own_groups", lambda: [tmp_path])
+        monkeypatch.setattr(memory, "_own_groups", lambda: [tmp_path])
         assert available_memory() == 360
         (tmp_path / "memory.max").write_text("max\n")
         assert (available_memory() or 1000) > 360
 
     def test_of_a_limit_of_the_shell(self) -> None:
-        code = "from weft.runs.size_limits import available_memory; print(available_memory())"
+        code = "from weft.runs.memory import available_memory; print(available_memory())"
         limit = 4 << 30
         run = subprocess.run(
             [sys.executable, "-c", code],
@@ -171,7 +171,7 @@ class TestFiles:
         header_only = {**tensors, "more": torch.zeros(8)}
         write_tensors(run.model, header_only, metadata)
         assert "has an unknown tensor 'more'" in self.refused(run, monkeypatch)
-        monkeypatch.setattr(size_limits, "available_memory", lambda: 1000)
+        monkeypatch.setattr(memory, "available_memory", lambda: 1000)
         with pytest.raises(CheckpointError, match=r"its tensors have .* MB, and 0\.0 MB of memory are available"):
             read_tensors(run.model)
         assert read_shapes(run.model)["more"] == (8,)
