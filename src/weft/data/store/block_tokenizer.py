@@ -19,7 +19,7 @@ import numpy as np
 from weft.data.filtering.pipeline import KEPT, Pipeline, located
 from weft.data.filtering.steps import Step, StepError
 from weft.data.pairs import BLANK_KIND, Pair, RowError, blank_error, is_blank
-from weft.data.reading.blocks import Block
+from weft.data.reading.text_files import Block
 from weft.data.store.fingerprints import fingerprint
 from weft.errors import VocabularyError
 from weft.recipe import Recipe
