@@ -73,12 +73,12 @@ def test_waiting_for_a_program_that_writes_to_it_is_an_activity(tmp_path: Path) 
     waiting: list[str] = []
 
     class Observer:
-        def begin(activity: Activity) -> None:
+        def begin(self, activity: Activity) -> None:
             waiting.append(activity.what)
             if len(waiting) == 1:
                 threading.Thread(target=lambda: path.write_bytes(b"a\n")).start()
 
-        def end(activity: Activity) -> None: ...
+        def end(self, activity: Activity) -> None: ...
 
     with observing(Observer()), text_files.open_decompressed(path) as file:
         assert file.read() == b"a\n"
@@ -87,7 +87,7 @@ def test_waiting_for_a_program_that_writes_to_it_is_an_activity(tmp_path: Path) 
 
 def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.BytesIO):
-        def write(data: object) -> int:
+        def write(self, data: object) -> int:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
