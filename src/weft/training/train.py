@@ -15,6 +15,7 @@ import torch
 
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.batching.word_dropout import protected_ids
+from weft.data.fingerprints import DataRecord, check_unchanged, record_data_files
 from weft.data.pairs import Pair
 from weft.data.preparation import (
     PreparedCorpus,
@@ -26,7 +27,6 @@ from weft.data.preparation import (
     prepare,
 )
 from weft.data.preparation.corpora import example_sources
-from weft.data.preparation.recorded_files import DataRecord, check_unchanged, record_data_files
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
+from weft.data.fingerprints import check_recorded
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_error, is_blank, is_oversized
-from weft.data.preparation.recorded_files import check_recorded
 from weft.data.reading import corpora
 from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
 from weft.data.splitting import CorpusPart, Part, SplitShares, StructuralHoldout
@@ -82,10 +82,18 @@ class CorpusEntry(NamedTuple):
     settings: CorpusSettings
 
 
+def corpus_files(entry: CorpusEntry) -> list[Path]:
+    """The files of a corpus; none if a pattern matches none."""
+    try:
+        return entry.corpus.files()
+    except DataError:
+        return []
+
+
 def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> list[CorpusEntry]:
     """The corpora of a split; files are not read yet, and with ``allow_missing`` need not exist.
 
-    Of the recipe of a run, only files that the run was trained with are accepted (recorded_files.py).
+    Of the recipe of a run, only files that the run was trained with are accepted (`weft.data.fingerprints`).
     """
     data = recipe.data
     value = getattr(data, split, None)

@@ -19,14 +19,17 @@ from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.data.batching.mixture import Mixture, Part
 from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
 from weft.data.filtering.steps import Call
-from weft.data.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
-from weft.data.preparation.recorded_files import (
-    MIXING_SETTINGS,
-    check_provenance,
+from weft.data.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
+from weft.data.preparation.corpora import (
+    CorpusEntry,
+    Transform,
     corpus_files,
-    provenance,
-    with_contents,
+    find_corpora,
+    has_corpus,
+    pipeline_steps,
+    read_corpus,
 )
+from weft.data.preparation.provenance import MIXING_SETTINGS, check_provenance, provenance, with_contents
 from weft.data.preparation.tokenizers import EmptyCorpusError, make_tokenizers
 from weft.data.store.block_tokenizer import (
     BLANK,
@@ -34,11 +37,12 @@ from weft.data.store.block_tokenizer import (
     UNREADABLE,
     BlockTokenizerSpec,
     MultiCorpusTokenizer,
+    RowCounts,
     TokenizedBlock,
+    count_rows,
 )
-from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
-from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
-from weft.data.store.token_store import PairStore, TokenStore
+from weft.data.store.prepared import PreparedFolder
+from weft.data.store.token_store import PairStore, StoreWriter, TokenStore
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError, warn
 from weft.recipe import CorpusSettings, Recipe

@@ -17,8 +17,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.data.fingerprints import FileFingerprint, record_data_files
 from weft.data.preparation import find_corpora, has_corpus
-from weft.data.preparation.recorded_files import FileFingerprint, record_data_files
 from weft.errors import DataError, RecipeError, option
 from weft.files import read_json, save_text
 from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prepare
-from weft.data.preparation.recorded_files import provenance
+from weft.data.preparation.provenance import provenance
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
 from weft.pairs.race.models import Distill, FurtherModels, Teachers
 from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_before
