@@ -124,18 +124,6 @@ class TestAFolder:
         assert message == f"{made}: prepared by a newer weft (format 7, this one reads 2)"
 
 
-def test_a_store_in_memory_is_bounded():
-    writer = StoreWriter(None, (100, 100))
-    writer.max_bytes = 50
-    block = TokenizedBlock()
-    block.source = block.target = FlatSequences(np.arange(8, dtype=np.int32), np.array([4, 4]))
-    writer._write_block(block)
-    with pytest.raises(
-        DataError, match=r"^data\.train: 4 tokenized pairs take over 50 bytes, half of the memory; keep"
-    ):
-        writer._write_block(block)
-
-
 def test_every_flipped_bit_of_a_store_is_noticed(tmp_path):
     store = shutil.copytree(FORMATS / "checksums" / "store", tmp_path / "store")
     PreparedFolder.open(store)

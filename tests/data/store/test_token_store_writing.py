@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from fixtures.tokenized_blocks import block, rows_of
 from weft.data.pairs import Pair
 from weft.data.store import token_store
-from weft.data.store.block_tokenizer import BLANK, KEPT, TOO_LONG, UNREADABLE, RowCounts, count_rows
+from weft.data.store.block_tokenizer import (
+    BLANK,
+    KEPT,
+    TOO_LONG,
+    UNREADABLE,
+    FlatSequences,
+    RowCounts,
+    TokenizedBlock,
+    count_rows,
+)
 from weft.data.store.token_store import StoreWriter
 from weft.errors import DataError
 
@@ -129,3 +138,15 @@ def test_counts_keep_the_first_messages_and_some_examples():
     counts, _ = count_rows([first, second], lambda _: None, examples=2)
     assert counts.first_errors == {"json": "f:1: bad", "columns": "f:3: few"}
     assert counts.examples == {0: [("f:4", Pair("a", "b")), ("f:5", Pair("c", "d"))]}
+
+
+def test_a_store_in_memory_is_bounded():
+    writer = StoreWriter(None, (100, 100))
+    writer.max_bytes = 50
+    block = TokenizedBlock()
+    block.source = block.target = FlatSequences(np.arange(8, dtype=np.int32), np.array([4, 4]))
+    writer._write_block(block)
+    with pytest.raises(
+        DataError, match=r"^data\.train: 4 tokenized pairs take over 50 bytes, half of the memory; keep"
+    ):
+        writer._write_block(block)
