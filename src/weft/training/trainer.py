@@ -16,7 +16,8 @@ from collections.abc import Generator, Iterator
 
 import torch
 
-from weft.data.batching.batches import BatchSource, StepBatches, draw_steps, prefetch
+from weft.data.batching.batches import BatchSource, StepBatches, draw_steps
+from weft.data.batching.prefetch import prefetch
 from weft.data.batching.word_dropout import with_word_dropout
 from weft.errors import TrainingError
 from weft.models.interface import Model

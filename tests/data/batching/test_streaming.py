@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.data.batching.batches import Position
-from weft.data.batching.mixture import Part
+from weft.data.batching.batches import Part, Position
 from weft.data.batching.streaming import WINDOW_BLOCKS, StreamedCorpus, StreamedPart
 from weft.data.preparation import prepare
 from weft.data.reading import text_files

@@ -36,6 +36,8 @@ from weft.runtime.activity import activity
 
 BLOCK_PAIRS = 4096
 """Pairs of a built-in corpus in a block."""
+MIXING_SETTINGS = {"weight", "first_step", "last_step"}
+"""Settings of a corpus that change nothing in a token store."""
 
 
 Transform = Callable[[Pair], Any]
@@ -80,6 +82,11 @@ class CorpusEntry(NamedTuple):
     name: str
     corpus: corpora.Corpus
     settings: CorpusSettings
+
+    @property
+    def mixing(self) -> dict[str, Any]:
+        """Its weight and steps in a mixture."""
+        return self.settings.model_dump(include=MIXING_SETTINGS)
 
 
 def corpus_files(entry: CorpusEntry) -> list[Path]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.data.fingerprints import FileFingerprint
-from weft.data.preparation.corpora import CorpusEntry, TaskCorpus, corpus_files
+from weft.data.batching.batches import Part, StoredCorpus
+from weft.data.fingerprints import FileFingerprint, Fingerprints
+from weft.data.preparation.corpora import MIXING_SETTINGS, CorpusEntry, TaskCorpus, corpus_files
+from weft.data.preparation.prepare import PreparedCorpus
+from weft.data.store.block_tokenizer import RowCounts
+from weft.data.store.prepared import PreparedFolder
 from weft.errors import DataError
 from weft.recipe import Recipe, TokenizerSettings
-
-MIXING_SETTINGS = {"weight", "first_step", "last_step"}
-"""Settings of a corpus that change nothing in a token store."""
+from weft.text.tokenizer import Tokenizers, load_tokenizers
 
 LEARNING_SETTINGS = {*TokenizerSettings.model_fields} - {"file", "target_file", "dropout", "variants"}
 """Settings of [tokenizer] without effect if a tokenizer file is given."""
@@ -82,3 +85,31 @@ def _is_unchanged(path: Path, state: Sequence[Any], recorded: Sequence[Any]) -> 
     if [*recorded[:2]] == [*state]:
         return True
     return any(FileFingerprint(path.name, recorded[0], *content).is_of(path) for content in recorded[2:])
+
+
+def open_prepared(
+    recipe: Recipe, folder: Path, entries: Sequence[CorpusEntry], tokenizers: Tokenizers | None
+) -> PreparedCorpus:
+    """A corpus that was prepared before, if it is the one that the recipe describes."""
+    opened = PreparedFolder.open(folder)
+    remedy = f"remove {folder}, or set data.prepared to another folder"
+    check_provenance(folder, provenance(recipe, entries), opened.about.get("made_of", {}), remedy=remedy)
+    paths = sorted(folder.glob("tokenizer*.json"))
+    if not paths:
+        raise DataError(f"{folder}: its tokenizer.json is missing; remove {folder} and prepare it again")
+    prepared_with = load_tokenizers(paths)
+    if tokenizers is not None:
+        with tempfile.TemporaryDirectory() as temporary:
+            contents = [path.read_bytes() for path in tokenizers.save(Path(temporary))]
+        if contents != [path.read_bytes() for path in paths]:
+            raise DataError(f"{folder}: prepared with a tokenizer other than this run's; {remedy}")
+    try:
+        parts = tuple(
+            Part(**part)._replace(**entry.mixing) for part, entry in zip(opened.about["parts"], entries, strict=True)
+        )
+        counts = [RowCounts.from_record(record) for record in opened.about["counts"]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
+    data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
+    names = [entry.name for entry in entries]
+    return PreparedCorpus(data, tokenizers or prepared_with, counts, names, fingerprints=Fingerprints.load(folder))
