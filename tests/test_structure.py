@@ -15,7 +15,8 @@ import weft
 SOURCE = Path(weft.__file__).parent
 TESTS = Path(__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 450
+"""A question rather than a limit: does a file of more than 400 lines hold one idea?"""
 MIN_FILE_LINES = 40
 SHORT_FILES = {
     "__main__.py": "what `python -m weft` runs",

@@ -125,15 +125,20 @@ def train(
     if isinstance(recipe, Recipe):
         if changes or (like, columns, start) != (None, None, None):
             check_unused(like=like, columns=columns, changes=changes, start=start)
-        folder = Path("runs") / recipe.name if out is None else out
-        evaluates = bool(evaluate) or (evaluate is None and minutes is not None)
-        limit = None if minutes is None else TimeLimit.from_now(minutes, evaluates=evaluates)
-        run = PlannedRun(recipe, folder, resume, limit, evaluates, accept_new_data=accept_new_data)
+        run = _plan_recipe(recipe, request)
     else:
         request = request.with_recommendation()
         request.check()
         run = plan_run(request)
     yield from evaluated(train_run(run, model=model, transforms=transforms), run)
+
+
+def _plan_recipe(recipe: Recipe, request: TrainingRequest) -> PlannedRun:
+    """The run of a request for a recipe that is made already."""
+    folder = Path("runs") / recipe.name if request.out is None else request.out
+    evaluates = bool(request.evaluate) or (request.evaluate is None and request.minutes is not None)
+    limit = None if request.minutes is None else TimeLimit.from_now(request.minutes, evaluates=evaluates)
+    return PlannedRun(recipe, folder, request.resume, limit, evaluates, accept_new_data=request.accept_new_data)
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:

@@ -188,11 +188,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     if resume:
         trainer.restore()
         if workers.is_main:
-            comments = leading_comments(folder.recipe.read_text("utf-8"))
-            save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
-            if options.accept_new_data or DataRecord.load(folder.path) is None:
-                data_files.save(folder.path)
-                prepared.add_fingerprints(folder.path)
+            _update_folder(folder, recipe, prepared, data_files, accept_new_data=options.accept_new_data)
     else:
         _create_folder(trainer, recipe, prepared, base, data_files)
     if workers.is_main:
@@ -351,6 +347,17 @@ def _create_folder(
         trainer.save(to=temporary)
 
     RunFolder.create(trainer.folder.path, fill)
+
+
+def _update_folder(
+    folder: RunFolder, recipe: Recipe, prepared: PreparedCorpus, data_files: DataRecord, *, accept_new_data: bool
+) -> None:
+    """Write the settings and, if they are accepted, the data of a run that is resumed into its folder."""
+    comments = leading_comments(folder.recipe.read_text("utf-8"))
+    save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
+    if accept_new_data or DataRecord.load(folder.path) is None:
+        data_files.save(folder.path)
+        prepared.add_fingerprints(folder.path)
 
 
 def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:

@@ -155,7 +155,8 @@ class PlainUpdate:
         release_memory()
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
-        with allow_tf32(self.precision == "tf32"):
+        on_gpu = self.context.device.type == "cuda"
+        with allow_tf32(self.precision == "tf32") if on_gpu else nullcontext():
             statistics = self._update(batches, learning_rate, sampling_probability)
         return UpdateResult(lambda: statistics)
 
