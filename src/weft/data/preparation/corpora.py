@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -301,15 +301,6 @@ def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:
     if getattr(recipe.data, setting) == "error":
         raise DataError(f"{error.message}; fix it, or set data.{setting} = 'skip'")
     counts[error.kind] += 1
-
-
-def readable_pairs(rows: Iterable[Row], recipe: Recipe) -> Iterator[Pair]:
-    """The pairs among rows, blank ones included; row errors are raised or skipped."""
-    for _, row in rows:
-        if isinstance(row, RowError):
-            skip_row(recipe, row, Counter())
-        else:
-            yield row
 
 
 def example_sources(recipe: Recipe) -> list[str]:

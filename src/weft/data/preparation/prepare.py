@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,14 +23,14 @@ from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPa
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, StepError
 from weft.data.fingerprints import FingerprintCollector, Fingerprints, length_divisor_for
-from weft.data.pairs import Pair, is_blank
+from weft.data.pairs import Pair, RowError, is_blank
 from weft.data.preparation.corpora import (
     CorpusEntry,
     Transform,
     corpus_files,
     find_corpora,
     pipeline_steps,
-    readable_pairs,
+    skip_row,
 )
 from weft.data.store.block_tokenizer import (
     BLANK,
@@ -208,15 +209,17 @@ def make_tokenizers(
 
 
 def _numbered_pairs(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Iterator[tuple[int, Pair]]:
-    """All pairs that are not blank, each with the index of its corpus."""
+    """All pairs that can be read and are not blank, each with the index of its corpus."""
     reads_source = recipe.source_role != "none"
     for index, entry in enumerate(entries):
         with activity(f"reading {entry.name}", "pairs") as reading:
             for block in entry.corpus.blocks():
-                for pair in readable_pairs(block.rows(), recipe):
-                    if not is_blank(pair, sources=reads_source):
+                for _, row in block.rows():
+                    if isinstance(row, RowError):
+                        skip_row(recipe, row, Counter())
+                    elif not is_blank(row, sources=reads_source):
                         reading.done += 1
-                        yield index, pair
+                        yield index, row
 
 
 def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> list[Pair]:
