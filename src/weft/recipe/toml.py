@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from weft.recipe.base import Settings
 from weft.recipe.choices import CELLS, ENCODERS, Choice
-from weft.recipe.corpus import CorpusSettings
+from weft.recipe.data import CorpusSettings
 from weft.recipe.recipe import Recipe
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -23,7 +23,7 @@ import numpy as np
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.errors import plural
 from weft.recipe import Recipe
-from weft.recipe.corpus import as_list
+from weft.recipe.data import as_list
 from weft.training.events import Diagnosis, Event, Finished, Fitted, Skipped, Started, Step, Validation
 
 FEW_PAIRS = 500

@@ -16,7 +16,7 @@ from weft.pairs.time_limit import fitting, speed
 from weft.pairs.time_limit.budget import Speed
 from weft.pairs.train import train
 from weft.recipe import Recipe, load_recipe
-from weft.recipe.corpus import NamedCorpus
+from weft.recipe.data import NamedCorpus
 from weft.training.events import Averaged, Finished, Fitted, Started, Step, Validation
 
 Tiny = Callable[[dict[str, Any]], Recipe]

@@ -37,7 +37,7 @@ from weft.data.reading.text_files import (
     open_rereadable,
 )
 from weft.errors import DataError, plural
-from weft.recipe.corpus import TableFile
+from weft.recipe.data import TableFile
 from weft.runtime.activity import Activity, activity
 
 READ_BYTES = 32 << 20

@@ -21,7 +21,7 @@ from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
 from weft.data.splitting import CorpusPart, Part, SplitShares, StructuralHoldout
 from weft.errors import DataError, WeftError, nearest
 from weft.recipe import Recipe
-from weft.recipe.corpus import (
+from weft.recipe.data import (
     CorpusSettings,
     DialogueFile,
     HubDataset,

@@ -24,7 +24,7 @@ from weft.data.reading.text_files import (
     read_errors,
 )
 from weft.errors import DataError
-from weft.recipe.corpus import HubDataset, TableSettings
+from weft.recipe.data import HubDataset, TableSettings
 
 
 class Parquet:

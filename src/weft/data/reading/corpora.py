@@ -2,7 +2,7 @@
 
 A corpus is a value: it opens nothing until `blocks` is called, and `blocks` may be called again. Its files are paths
 or glob patterns (``data/part*.tsv.gz``, in the order of their names); ``-`` is standard input. Compressed files are
-decompressed (`weft.data.reading.compression`). Options are the settings of the recipe (`weft.recipe.corpus`).
+decompressed (`weft.data.reading.compression`). Options are the settings of the recipe (`weft.recipe.data`).
 
 A file that cannot be read is an error of `blocks`; a row that cannot be read is a `RowError` among the rows, and the
 caller decides: `read` raises the first, or skips and counts them. A pair with a blank side is an ordinary pair here;
@@ -30,7 +30,7 @@ from weft.data.reading.tables import Column, Filled, Joined, RecordBlock, Replie
 from weft.data.reading.templates import Template
 from weft.data.reading.text_files import Block, Chunk, LineSplitter, RecordError, decode_lines, display_name
 from weft.errors import DataError, plural, quote
-from weft.recipe.corpus import DialogueFile, HubDataset, InstructionFile, TableFile
+from weft.recipe.data import DialogueFile, HubDataset, InstructionFile, TableFile
 
 Files = tuple[str, ...]
 """Paths or glob patterns; ``-`` is standard input."""

@@ -21,7 +21,7 @@ from weft.data.reading.records import NumberedRecords, Records
 from weft.data.reading.tables import Selection, Turns
 from weft.data.reading.text_files import Chunk, LineSplitter, RecordError, decode_line, decode_lines, display_name
 from weft.errors import DataError, column_phrase, plural, quote
-from weft.recipe.corpus import TableSettings
+from weft.recipe.data import TableSettings
 
 
 class Tsv:

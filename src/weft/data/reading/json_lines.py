@@ -11,7 +11,7 @@ from typing import Any
 from weft.data.reading.records import NumberedRecords, Records, type_name
 from weft.data.reading.tables import Selection, Turns, check_named_columns
 from weft.data.reading.text_files import Chunk, LineSplitter, RecordError, decode_lines
-from weft.recipe.corpus import TableSettings
+from weft.recipe.data import TableSettings
 
 EXPECTED = "expected a JSON object ({…}) in each line"
 BLANK_LINE = f"is a blank line, {EXPECTED}"

@@ -18,7 +18,7 @@ from weft.data.reading.records import Record, Records, as_text, look_up, no_colu
 from weft.data.reading.templates import Template
 from weft.data.reading.text_files import RecordError, display_name
 from weft.errors import DataError, column_phrase, plural
-from weft.recipe.corpus import DialogueFile, TableSettings
+from weft.recipe.data import DialogueFile, TableSettings
 
 Column = int | str
 

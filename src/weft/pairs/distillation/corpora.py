@@ -29,8 +29,7 @@ from weft.pairs.distillation.method import Method
 from weft.pairs.distillation.targets import Item, OutputJob, WrittenOutputs, write_outputs
 from weft.recipe import Recipe
 from weft.recipe.choices import UTILITIES, resolve
-from weft.recipe.corpus import CorpusSettings, as_list
-from weft.recipe.data import DataSettings
+from weft.recipe.data import CorpusSettings, DataSettings, as_list
 from weft.text.columns import split_columns
 from weft.training.events import Event
 
