@@ -34,7 +34,6 @@ SHORT_FILES = {
     "pictures/learning_curves.py": "a picture has a file; notebooks and reports show this one",
     "pictures/trace.py": "the table of views",
     "recipe/base.py": "the base class of all sections, each of which has a file",
-    "runtime/devices.py": "the only file of the core that tells one kind of device from another by name",
     "tasks/addition.py": "a task has a file",
     "tasks/options.py": "shared by the tasks, each of which has a file",
     "text/features.py": "read with pairs, where no tokenizer is imported",

@@ -32,14 +32,13 @@ from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
-from weft.models.build import build_model
+from weft.models.build import build_model, check_training_memory
 from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder, write_examples
 from weft.runs.load import set_copy_table
 from weft.runs.locks import lock_run
-from weft.runs.memory import check_training_memory
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.weights import Tensors, WeightsOrigin
 from weft.runtime.devices import choose_device

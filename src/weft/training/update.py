@@ -23,7 +23,7 @@ from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model
 from weft.models.recurrent import has_recurrence
 from weft.recipe import TrainingSettings
-from weft.runs.memory import DividedWork, release_memory
+from weft.runtime.devices import DividedWork, release_memory
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN

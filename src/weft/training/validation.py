@@ -23,9 +23,9 @@ from weft.evaluation.pairs import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
-from weft.runs.memory import DividedWork, release_memory
 from weft.runs.weights import STRUCTURAL, Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
+from weft.runtime.devices import DividedWork, release_memory
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.inputs import is_within, max_tokens

@@ -23,7 +23,7 @@ import torch
 
 from weft.errors import SearchError
 from weft.recipe.search import SearchSettings
-from weft.runs.memory import device_memory, gigabytes
+from weft.runtime.devices import device_memory, gigabytes
 from weft.search.interface import StepModel
 from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import TranslationRequest

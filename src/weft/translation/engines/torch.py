@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from weft.errors import SearchError
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged, budget_slices
-from weft.runs.memory import DividedWork, device_memory, release_memory
 from weft.runtime.activity import activity
+from weft.runtime.devices import DividedWork, device_memory, release_memory
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
