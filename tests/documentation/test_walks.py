@@ -12,7 +12,7 @@ import weft
 from fixtures.entered_files import entered_files
 from weft.training.events import Step
 
-TO_THE_FIRST_UPDATE = 88
+TO_THE_FIRST_UPDATE = 64
 ONE_SENTENCE = 38
 RECIPE = """
 [data]

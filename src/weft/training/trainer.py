@@ -88,19 +88,6 @@ class Trainer:
         self.update = make_update(self.model, self.optimizer, context, data.corpus_size)
         torch.manual_seed(context.seed)
 
-    def _shard(self) -> None:
-        """Shard the weights and the optimizer state over the workers. Until then they stay off the GPU."""
-        from weft.training.sharded_update import ShardedUpdate, shard, spare_batch
-
-        state = optimizer_tensors(self.optimizer)
-        if self.workers.is_main and self.validator:
-            self.validator.copy_model()
-        loss_module = shard(self.model, self.context)
-        self.optimizer = make_optimizer(self.model, self.settings)
-        restore_optimizer(self.optimizer, state, where=str(self.folder.path))
-        spare = spare_batch(self.data, self.context)
-        self.update = ShardedUpdate(loss_module, self.optimizer, self.context, spare=spare)
-
     def restore(self) -> None:
         """Restore the newest checkpoint of the folder."""
         checkpoint = self.folder.read_checkpoint()
@@ -207,7 +194,9 @@ class Trainer:
         progress = self.progress
         self.in_loop = True
         if self.sharded:
-            self._shard()
+            from weft.training.sharded_update import shard_training
+
+            shard_training(self)
         steps = self.steps()
         self.save_time = time.monotonic()
         start_time = time.monotonic() - progress.seconds
@@ -371,9 +360,7 @@ class Trainer:
         """Validate the model, and keep its weights if they are among the best; None if a signal has arrived."""
         progress, validator = self.progress, self.validator
         assert validator is not None
-        weights = (
-            self._averaged(self._gathered(model_tensors(self.model))) if self.sharded or self.workers.is_main else {}
-        )
+        weights = self._averaged(self._gathered(model_tensors(self.model)))
         validate = validator.scores if self.moving_average is None else validator.scores_of_other
         scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validate(weights)))
         if scores is None:
