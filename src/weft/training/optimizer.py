@@ -92,7 +92,7 @@ def _groups(names: Iterable[str]) -> list[str]:
 
 
 def parameter_groups(model: Model, settings: TrainingSettings) -> list[dict[str, Any]] | list[nn.Parameter]:
-    """What an optimizer is made of: the parameters that are trained, in groups of the same learning rate."""
+    """The parameters that are trained, in groups of the same learning rate."""
     parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if settings.layer_decay == 1.0:
         return list(parameters.values())

@@ -116,7 +116,7 @@ class TrainingOptions(NamedTuple):
     teacher: Model | None = None
     """For training.distillation; its vocabularies are those of the run. No recipe names one."""
     tokenizers: Tokenizers | None = None
-    """Of a new run, in place of those that its recipe names or that are learned."""
+    """For a new run, in place of those that its recipe names or that are learned."""
     prepare: Callable[..., PreparedCorpus] = prepare
     """Reads and tokenizes the training data; several runs of a process may share the result."""
 
@@ -268,7 +268,7 @@ def _events(
 
 
 def _logged(events: Events, trainer: Trainer) -> Iterator[Event]:
-    """The same events, written to the log of the run folder; of the steps every ``training.log_every``-th."""
+    """Pass the events on, and write them to the log of the run folder; every ``training.log_every``-th of the steps."""
 
     def log(event: Event) -> None:
         if not isinstance(event, Step) or event.step % trainer.settings.log_every == 0:

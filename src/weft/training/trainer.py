@@ -73,7 +73,7 @@ class Trainer:
         self.schedule = make_schedule(self.settings)
         self.progress = Progress(validated_step=0)
         self.delivered = self.progress.origin(self.settings)
-        """What model.safetensors holds, once training has ended."""
+        """The weights in model.safetensors, once training has ended."""
         self.signals = SignalHold()
         self.pending: PendingUpdate | None = None
         """The update in flight."""

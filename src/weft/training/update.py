@@ -38,14 +38,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What every part of a training run depends on, beside model and data."""
+    """Settings, device and workers of a training run, which every part of it depends on."""
 
     settings: TrainingSettings
     seed: int = 1
     device: torch.device = CPU
     workers: Workers = SINGLE_PROCESS
     begin: int = BEGIN
-    """What the decoder reads first."""
+    """The token that the decoder reads first."""
     protected_ids: frozenset[int] = SPECIAL_IDS
     """Source ids that word dropout never replaces."""
     teacher: Model | None = None

@@ -53,7 +53,7 @@ class TargetsWritten(Event):
 
 
 class DistilledCorpora(NamedTuple):
-    """What the training data of a student are made of."""
+    """The sources of a student's training data."""
 
     recipe: Recipe
     """Its [data] names the pairs."""
@@ -64,7 +64,7 @@ class DistilledCorpora(NamedTuple):
     """RUN.distillation."""
     teacher: Callable[[], Translator]
     made_by: dict[str, Any]
-    """What must be the same when a file is continued."""
+    """The settings that must be the same when a file is continued."""
 
     def write(self) -> Generator[TargetsWritten, None, DataSettings]:
         """Write the files that are not complete; returns [data] of the student."""

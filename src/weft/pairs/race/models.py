@@ -76,7 +76,7 @@ class FurtherModels:
         """Of the models; the first is the best one."""
         self.fitted: Fitted | None = None
         self.item_seconds = 0.0
-        """What an item of the test set takes, by the validations so far."""
+        """Seconds for an item of the test set, by the validations so far."""
         self.step = 0
         """The last one of the first model."""
 
@@ -179,7 +179,7 @@ class FurtherModels:
         return passed
 
     def _observed(self, events: Events) -> Events:
-        """The same events; the time of validations tells how long the evaluation will take."""
+        """Pass the events on; the time of validations tells how long the evaluation will take."""
         start = time.monotonic()
         for event in events:
             if isinstance(event, Fitted):

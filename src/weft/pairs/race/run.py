@@ -149,6 +149,6 @@ def _race(
 
 
 def _log(run: PlannedRun, events: tuple[Event, ...]) -> None:
-    """What was decided before the first step, in the log of the run."""
+    """Write the decisions before the first step to the log of the run."""
     for event in events:
         RunFolder(run.folder).append_log({**event.record(), "step": 0, "candidate_step": event.step})
