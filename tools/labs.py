@@ -139,7 +139,7 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult]) -
         )
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
     described = sorted({describe(result) for result in results})
-    how = "Measured by `weft lab NAME --to DIR`, one lab at a time on two cores, and put on this page by `make labs`"
+    how = "Measured by `weft lab NAME --to DIR` and put on this page by `make labs`"
     yield f"\n{how}: {'; '.join(described)}.\n"
     for result in results:
         yield from section(result, confirmations.get(result.lab.name))
