@@ -99,7 +99,14 @@ def lengths(
     chart = Chart("length", title, f"letters (training: up to {TRAINED})", "letters right (%)", series)
     verdict = judge_lengths({kind: right.get(kind, [[0.0] * len(LENGTHS)]) for kind in ("sinusoidal", "learned")})
     table = Table(header, rows, "Letters right, in percent")
-    return LabResult(LAB, verdict, (table,), (chart,), (), trials.seeds, trials.records(), quick)
+    return LabResult(LAB, verdict, (table,), (chart,), (untrained(right),), trials.seeds, trials.records(), quick)
+
+
+def untrained(right: Mapping[str, list[list[float]]]) -> str:
+    """Which kinds have not learned the lengths of training, so that nothing follows from their fall beyond them."""
+    at = LENGTHS.index(TRAINED)
+    kinds = [kind for kind, curves in right.items() if fmean(curve[at] for curve in curves) < 90]
+    return f"Below 90 % at {TRAINED} letters already, so not comparable beyond: {', '.join(kinds) or 'none'}."
 
 
 def _others(means: Mapping[str, float], best: str) -> list[str]:
