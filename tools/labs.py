@@ -41,7 +41,7 @@ weft lab scaling                  # table, chart, verdict, what the paper found,
 weft lab scaling --to out         # also as JSON, HTML, SVG and PNG
 weft lab scaling --quick          # less training, in under half a minute
 weft lab all --to out             # every lab, on one page: out/index.html
-weft history --to history.html    # no claim, but six models from 2014 to today, trained on one task with one budget
+weft history --to history.html    # six models from 2014 to today, one task, one budget, four claims
 ```
 ```python
 import weft
