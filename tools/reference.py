@@ -104,7 +104,7 @@ IN_MODULES = (
     "weft.interop.export.export_run",
     "weft.apps.serve.app.create_app",
 )
-"""What is documented beside the names of ``weft``: the types that they return or take, and functions of modules."""
+"""Documented names beyond those of ``weft``: types that they return or take, and functions of modules."""
 
 PROBES = {
     "repeat": "weft.apps.probes.repeat.repeat",

@@ -50,7 +50,7 @@ class Conversion(NamedTuple):
     model: dict[str, Any]
     """The settings of [model]."""
     tensors: dict[str, Tensor]
-    """By weft's names; vocabularies in the order of the original."""
+    """Tensors by their names in weft, with vocabularies in the order of the original."""
     rows: tuple[int, int]
     """The sizes of the vocabularies of source and target."""
 

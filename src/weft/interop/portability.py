@@ -20,18 +20,18 @@ from weft.recipe import Recipe
 from weft.translation.engines.ctranslate2.support import unsupported_model
 
 EXPORTS_TO, NO_EXPORT_TO = "exports to: ", "no export to "
-"""How the lines begin that say so."""
+"""Beginnings of the lines about exports in a recommendation."""
 
 
 class Portability(NamedTuple):
     """Whether a model can be exported to a format."""
 
     format: str
-    """As in ``weft export --to``."""
+    """Name of the format in ``weft export --to``."""
     name: str
-    """For people."""
+    """Name of the format for readers."""
     refusal: str | None
-    """Why it cannot, in one line that names a setting; None: it can."""
+    """The reason why it cannot be exported, in one line that names a setting; None if it can."""
 
 
 def portability(recipe: Recipe) -> list[Portability]:

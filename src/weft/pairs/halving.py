@@ -1,10 +1,10 @@
 """Successive halving as pure functions: how many candidates reach each rung, at which step, and which of them.
 
-    candidates   9 → 5 → 3          of each rung the better half continues, and at least three
+    candidates   9 → 5 → 3          the better half of each rung continues, and at least three
     steps        S/4, S/2, S        the last rung is the end of the training
 
-A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is how many candidates
-train at once. `standing_of` makes the standing of a candidate from its validation.
+A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is the number of
+candidates that train simultaneously. `standing_of` makes the standing of a candidate from its validation.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Speed(NamedTuple):
     """How long a candidate takes, measured."""
 
     start: float
-    """Until its first step: the start of a process, the data, the model."""
+    """Seconds before its first step: starting a process, reading the data, building the model."""
     step: float
-    """Of an update."""
+    """Seconds per update."""
     validation: float = 0.0
 
     def seconds(self, steps: int, validations: int = 0) -> float:
@@ -37,17 +37,17 @@ class Speed(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What a candidate has reached at a rung."""
+    """The best score of a candidate so far."""
 
     name: str
     score: float
-    """Of its best validation so far; higher is better, and minus infinity if no loss was finite."""
+    """Score of its best validation; higher is better, and minus infinity if no loss was finite."""
     loss: float
-    """Of that validation."""
+    """Loss of that validation."""
 
 
 def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
-    """How many candidates train in each rung."""
+    """The number of candidates in each rung."""
     sizes = [candidates]
     while sizes[-1] > finalists:
         sizes.append(next_size(sizes[-1], finalists))
@@ -55,7 +55,7 @@ def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
 
 
 def next_size(size: int, finalists: int = FINALISTS) -> int:
-    """How many of ``size`` candidates continue."""
+    """The number of candidates, out of ``size``, that continue."""
     return max(math.ceil(size / 2), min(finalists, size))
 
 
@@ -70,7 +70,7 @@ def ranked(standings: Sequence[Standing]) -> list[Standing]:
 
 
 def elapsed(durations: Sequence[float], parallel: int) -> float:
-    """The time that jobs take if `parallel` of them run at once, each starting as soon as one has ended."""
+    """The time that jobs take if `parallel` of them run simultaneously, each starting as soon as one has ended."""
     ends = [0.0] * max(parallel, 1)
     for duration in durations:
         heapq.heapreplace(ends, ends[0] + duration)
@@ -113,9 +113,9 @@ def survivors(
 ) -> list[str]:
     """The names that train in the next rung: the better half, or fewer if the time is too short; at least one.
 
-    ``steps``: of the rung that has ended and of all that follow. ``costs``: start and step, with the validations, of
-    each candidate, as it was in the rung that has ended. ``seconds``: what is left. A candidate whose losses were
-    never finite does not continue, unless there is no other.
+    ``steps``: the steps of the rung that has ended and of all that follow. ``costs``: the start and step times of each
+    candidate in the rung that has ended, validations included. ``seconds``: the time that is left. A candidate whose
+    losses were never finite does not continue, unless there is no other.
     """
     order = [standing.name for standing in ranked(standings)]
     finite = [standing.name for standing in ranked(standings) if math.isfinite(standing.score)]

@@ -31,7 +31,7 @@ class PlannedRun(NamedTuple):
     evaluates: bool = False
     """Whether it is evaluated on the test set at the end."""
     comments: tuple[str, ...] = ()
-    """For the head of RUN/recipe.toml."""
+    """Comments for the head of RUN/recipe.toml."""
     accept_new_data: bool = False
     candidates: tuple[CandidateRecipe, ...] = ()
     """Recipes that the time limit is to decide between and to be used up with; the first is ``recipe``."""
@@ -60,7 +60,7 @@ def train_planned(run: PlannedRun, options: TrainingOptions, *, lengthen: bool =
 
 
 def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
-    """The same events; the recipe of the run folder, once it has been made, gets these comments."""
+    """Pass events on, and add these comments to the recipe of the run folder once the folder exists."""
     text = ""
     with closing(events):
         for event in events:

@@ -104,7 +104,7 @@ def train(
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """The same events, and at the end of training the result on the test set."""
+    """Pass events on, and at the end of training evaluate the run on the test set."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):

@@ -38,7 +38,7 @@ WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {
     STEP: StepWorkload,
     UPDATE: UpdateWorkload,
 }
-"""In the order in which they are measured: what takes longest gets the time that others leave."""
+"""The workload of each phase, in the order of measurement: the slowest one gets the time that others leave."""
 SHARES = {UPDATE: 3.0, ENCODER: 1.0, STEP: 3.0}
 """Relative time of a sweep of each phase."""
 FARTHEST = 1000
@@ -98,12 +98,12 @@ class Scale:
     device: str
     threads: int
     precision: dict[str, str]
-    """By phase."""
+    """The precision of each phase."""
     parameters: int
     base: Sizes
     curves: tuple[Curve, ...]
     peaks: dict[str, Peaks]
-    """By precision."""
+    """The peak rates of each precision."""
     available_memory: int | None
     """Bytes on the device before anything was allocated."""
     seconds: float
@@ -114,7 +114,7 @@ class Scale:
 def measure_scale(recipe: Recipe, *, minutes: float = 1.0, vary: Sequence[str] = (), at: Sequence[str] = ()) -> Scale:
     """Measure how time and memory grow, in about ``minutes``; on a GPU, compiling kernels takes additional time.
 
-    ``vary``: only these sizes; ``at``: other sizes than the usual ones for those that stay, such as ``batch=64``.
+    ``vary``: the sizes to vary, by default all. ``at``: values for the sizes that stay fixed, such as ``batch=64``.
     """
     if not minutes > 0:
         raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")

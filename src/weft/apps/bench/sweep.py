@@ -23,7 +23,7 @@ MAX_SETUP = 2.0
 USABLE_MEMORY = 0.8
 """The part of the available memory that the next size may be expected to need."""
 TIME, MEMORY, LENGTH = "time", "memory", "length"
-"""Why a sweep ends before its last size."""
+"""Reasons why a sweep ends before its last size."""
 
 
 class MemoryExhaustedError(Exception):
@@ -149,7 +149,7 @@ def _setup(tried: list[_Tried], seconds: float) -> float:
 
 
 def _does_not_fit(tried: list[_Tried], spent: float, seconds: float, available_memory: int | None) -> str:
-    """Why the next size, twice the last one, is not tried; empty if it is. A cost is expected to double at least."""
+    """The reason not to try the next size, twice the last one; empty if it is tried. Costs should at least double."""
     if not tried:
         return ""
     last = tried[-1]

@@ -134,7 +134,7 @@ class _Models:
     """The models of a workload by their vocabulary, which may have several at a time."""
 
     def __init__(self, recipe: Recipe, device: torch.device, *, values: int) -> None:
-        """``values``: that are kept for each parameter: weights, gradients, the optimizer's state."""
+        """``values``: the number of values kept per parameter: weight, gradient, optimizer state."""
         self.recipe = recipe
         self.device = device
         self.bytes_per_parameter = FLOAT_BYTES * values

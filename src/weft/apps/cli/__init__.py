@@ -2,7 +2,7 @@
 
 To add a command, write its file and add a line to the table. A command's file is imported when the command is run.
 Torch is imported inside the commands, so that help is quick, and after their arguments have been checked: a command
-that will fail on its arguments fails at once.
+that will fail on its arguments fails immediately.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def one_file(files: Sequence[str] | None, ray: str | None) -> str:
     """The one file of a command that is not given to a cluster; the first of several that are."""
     given = files or ["-"]
     if ray is None and len(given) > 1:
-        raise DataError(f"{given[1]}: a second file; only --ray translates several at once")
+        raise DataError(f"{given[1]}: a second file; only --ray translates several files")
     if ray is not None and "-" in given:
         raise DataError("--ray: needs files; the workers of a cluster cannot read standard input")
     return given[0]

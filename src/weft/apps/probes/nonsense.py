@@ -41,9 +41,9 @@ def nonsense(
 
         weft.probes.nonsense("runs/try").data["kinds"]["shuffled words"]["auroc"]
 
-    ``run``: a run of `weft.load`, or its folder. ``sources``: real sources, or a file of lines; by default those of
-    the validation set of the run's recipe. ``limit``: use only the first of them. ``seed``: of the random orders.
-    ``search`` changes search settings, e.g. ``size=8``.
+    ``run``: a run of `weft.load`, or its folder. ``sources``: real sources, or a file of lines; by default those of the
+    validation set of the run's recipe. ``limit``: the number of sources to use, the first of them. ``seed``: the seed
+    of the random orders. ``search`` changes search settings, e.g. ``size=8``.
     """
     from weft.evaluation.evaluate import loaded_run
 

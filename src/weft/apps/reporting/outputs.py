@@ -130,7 +130,7 @@ def translate_test_set(
 ) -> TestOutputs:
     """Translate the test set and score it.
 
-    ``units``: those that the frequencies of the training data are of; None if they are not known.
+    ``units``: the units in which the frequencies of the training data were counted; None if there are none.
     """
     name, note, split, given = test_set
     metrics = choose_metrics(run.recipe, request, test_set)

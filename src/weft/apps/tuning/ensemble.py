@@ -29,12 +29,12 @@ def compare_best(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def ensemble_members(folders: Sequence[Path], recipes: Mapping[Path, Recipe]) -> list[Path]:
     """The first run, and the next ones that can be in an ensemble with it; at most three."""
     first = recipes[folders[0]]
-    alike = [
+    compatible = [
         folder
         for folder in folders
         if recipes[folder].tokenizer == first.tokenizer and recipes[folder].model.copies == first.model.copies
     ]
-    return alike[:FINALISTS]
+    return compatible[:FINALISTS]
 
 
 def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class TuningStarted(TuningEvent):
 
     candidates: list[Candidate]
     parallel: int
-    """How many train at once."""
+    """The number of candidates that train in parallel."""
     path: str
 
 
@@ -59,7 +59,7 @@ class Scored(TuningEvent):
     """The metric of its best validation so far; None if no loss was finite."""
     metric: str
     seconds: float
-    """Of this rung."""
+    """Training time of this rung."""
 
 
 @dataclass(frozen=True)

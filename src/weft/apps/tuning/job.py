@@ -18,7 +18,7 @@ class Job:
     action: str
     """measure, train or compare."""
     name: str
-    """Of the candidate."""
+    """The candidate's name."""
     result: str
     """The file for the result."""
     arguments: dict[str, Any]
@@ -32,11 +32,11 @@ class Job:
 
 
 class Runner(Protocol):
-    """Runs jobs, several at once."""
+    """Runs jobs, several in parallel."""
 
     @property
     def parallel(self) -> int:
-        """How many jobs run at once."""
+        """The number of jobs that run in parallel."""
         ...
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:

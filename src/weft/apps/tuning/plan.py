@@ -29,11 +29,11 @@ VALIDATIONS = (8, 16, 24)
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be trained."""
+    """The candidates to train, with the steps and validations of each rung."""
 
     candidates: list[str]
     steps: int
-    """Of a training that is not stopped."""
+    """Steps of a candidate that is trained to the end."""
     rungs: list[int]
     """The step that each rung trains to."""
     validations: int
@@ -44,7 +44,7 @@ class Plan:
 
 
 def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, seconds: float, parallel: int) -> Plan:
-    """A plan for those candidates whose speed is known; ``seconds``: what is left of the time.
+    """A plan for the candidates whose speed is known; ``seconds``: the time that is left.
 
     As many candidates as allow for `MIN_SHARE` of the steps of the recipe, but at least `MIN_CANDIDATES`; fewer
     validations than the recipe has where they would follow each other too closely.

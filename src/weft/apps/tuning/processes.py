@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, several at once, on the cores or GPUs of this machine."""
+"""Jobs in separate processes, several in parallel, on the cores or GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PER_GPU = 2
 
 
 class Slots(NamedTuple):
-    """Where jobs run."""
+    """The devices and threads that jobs run on."""
 
     devices: list[str]
-    """The device of each job that runs at once."""
+    """The device of each concurrent job."""
     threads: int
-    """Of each process; 0: PyTorch decides."""
+    """CPU threads of each process; 0: PyTorch decides."""
 
 
 def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:

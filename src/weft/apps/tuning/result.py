@@ -21,7 +21,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """What a candidate has reached."""
+    """The scores of a candidate."""
 
     name: str
     change: str
@@ -39,9 +39,9 @@ class CandidateResult:
     """The p-value of its difference from the finished candidate that was best during training."""
     parameters: int = 0
     seconds: float = 0.0
-    """Of training."""
+    """Training time."""
     problem: str = ""
-    """Why it failed."""
+    """The reason for a failure; empty if there was none."""
     curve: tuple[tuple[int, float], ...] = ()
     """Step and metric of each validation."""
 
@@ -68,11 +68,11 @@ class TuningResult:
     steps: int
     rungs: list[int]
     pairs: int
-    """Of the validation set; 0 if the finished candidates could not be compared on it."""
+    """Pairs of the validation set; 0 if the finished candidates could not be compared on it."""
     signature: str
-    """Of the values on the whole validation set."""
+    """Signature of the metric on the whole validation set."""
     problem: str = ""
-    """Why there is no comparison on the whole validation set."""
+    """The reason why there is no comparison on the whole validation set."""
 
     @property
     def best(self) -> CandidateResult:
@@ -97,7 +97,11 @@ class TuningResult:
         order: Sequence[str],
         comparison: Outcome,
     ) -> TuningResult:
-        """``order``: of those that did not fail, by their validations during training; ``comparison``: of the best."""
+        """The result of a tuning run.
+
+        ``order``: the candidates that did not fail, ranked by their validations during training. ``comparison``: the
+        comparison of the best ones on the whole validation set.
+        """
         from weft.pairs.halving import better
 
         metric = candidates[0].recipe.training.metric

@@ -57,9 +57,9 @@ def tune(
             print(event)
 
     ``recipe``: a recipe, its name or its file; or pairs, for which one is chosen first, as `weft.train` does; ``like``,
-    ``columns`` and ``changes`` are those of `weft.train`. The same call continues a tuning run that was interrupted.
-    ``minutes``: for everything. ``parallel``: candidates that train at once, by default one on every core or two on
-    every GPU. ``runner``: runs the jobs, by default in processes on this machine.
+    ``columns`` and ``changes`` are those of `weft.train`. Repeating the call continues an interrupted tuning run.
+    ``minutes``: the time limit for everything. ``parallel``: the number of candidates that train simultaneously, by
+    default one per core or two per GPU. ``runner``: runs the jobs, by default in processes on this machine.
     """
     changes = [changes] if isinstance(changes, str) else list(changes)
     if isinstance(recipe, Recipe):
@@ -148,7 +148,7 @@ class _Tuning:
         self.rungs = folder.read_rungs()
         """The candidates of each rung that was decided on."""
         self.outcomes: dict[str, list[Outcome]] = {candidate.name: [] for candidate in candidates}
-        """Of each candidate, rung by rung."""
+        """The outcomes of each candidate, rung by rung."""
         self.failures: dict[str, str] = {}
 
     @property
@@ -228,7 +228,7 @@ class _Tuning:
                 speeds.update({candidate.name: speed for candidate in group})
                 continue
             if job.name == BASE and outcome.get("error") in SAME_FOR_ALL:
-                Path(job.result).unlink(missing_ok=True)  # to be tried again once it is mended
+                Path(job.result).unlink(missing_ok=True)  # so that it is tried again after a correction
                 raise getattr(errors, outcome["error"])(outcome["failed"])
             for candidate in group:
                 yield self._fail(candidate.name, outcome["failed"])
@@ -282,7 +282,7 @@ class _Tuning:
         return Standing(name, outcome["score"], outcome["loss"])
 
     def _cost(self, name: str) -> Speed:
-        """Of the last rung of a candidate: seconds until its first step, and of a step with its validations."""
+        """Seconds before the first step and seconds per step, validations included, in a candidate's last rung."""
         if self._has_finished(name):
             return Speed(0.0, 0.0)
         *before, last = self.outcomes[name]

@@ -36,7 +36,7 @@ LOCK_SECONDS = 60.0
 
 
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds to start, of a step and of a validation; ``seconds``: how long to measure."""
+    """Seconds before the first step, per step and per validation; ``seconds``: the duration of the measurement."""
     from weft.data.preparation import check_files, prepare
     from weft.pairs.time_limit import speed
     from weft.runs.layout import RunFolder
@@ -103,7 +103,7 @@ def _validated_step(folder: RunFolder) -> int:
 
 
 def _state(folder: RunFolder) -> dict[str, Any]:
-    """Of the newest checkpoint."""
+    """The training state in the newest checkpoint."""
     return dict(read_json(folder.checkpoint_path(folder.newest_step()) / "state.json"))
 
 

@@ -33,7 +33,7 @@ BART_LIKE = {
     ("pre", False): "pegasus",
     ("pre", True): "mbart",
 }
-"""By norm_placement and embedding_norm."""
+"""Model types by norm_placement and embedding_norm."""
 BART_EPSILON = 1e-5
 BART_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
 T5_ACTIVATIONS = {
@@ -44,7 +44,7 @@ T5_ACTIVATIONS = {
 UNITS = ("bpe", "unigram", "word", "character", "byte", "imported")
 """Kinds of tokenizers that can be a tokenizer.json, or are one."""
 NO_PADDING = "a padding token cannot be added: T5 has no bias that rules it out as an output"
-"""Of a tokenizer that was learned here, which has none."""
+"""Refusal for a tokenizer that weft has learned, which has no padding token."""
 
 
 def find_architecture(recipe: Recipe) -> tuple[str | None, str]:

@@ -1,9 +1,9 @@
 """From a run to a folder that `AutoModelForSeq2SeqLM.from_pretrained` loads.
 
 Tokens of a run that was trained here keep their ids; a padding token follows the last one, with an embedding of zeros
-and a bias that rules it out. Where source and target have embeddings of their own and the class has one table, it holds
-those of the target and then those of the source, whose ids follow and are ruled out as outputs likewise. An imported
-run gets back the ids of the original.
+and a bias that rules it out. Where source and target have separate embeddings and the class has one table, it holds
+those of the target and then those of the source, whose ids follow and are also ruled out as outputs. An imported run
+gets back the ids of the original.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PADDING_BIAS = -1e4
-"""Of a token that is never an output: p = 0 in every precision, and finite in all of them."""
+"""Output bias of a token that is never an output: p = 0 in every precision, and finite in all of them."""
 TARGET_LENGTH = 1024
 """generation_config's max_length where positions set no limit."""
 VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "output.weight_VD", "output.bias_V")
@@ -47,23 +47,23 @@ VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "outpu
 
 
 class Plan(NamedTuple):
-    """What is written of a run."""
+    """The content of an exported model."""
 
     kind: str
     """The model_type."""
     ids: TokenIds
     rows: int
-    """Of the vocabularies."""
+    """Rows of the embedding and output matrices."""
     tensors: dict[str, Tensor]
-    """By weft's names, with the rows of the export."""
+    """Tensors by their names in weft, with the rows of the export."""
     orders: Mapping[str, list[int]]
-    """For source and target, the id in the export of every id of weft."""
+    """The exported id of every id of weft, for source and target."""
     first_source_id: int = 0
-    """Above 0 in a class with one table of embeddings, where source and target have embeddings of their own."""
+    """Above 0 in a class with one table of embeddings, where source and target have separate embeddings."""
 
 
 def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Path:
-    """Write the folder; an earlier export in it is replaced. ``dtype``: of the weights."""
+    """Write the folder; an earlier export in it is replaced. ``dtype``: the data type of the weights."""
     if dtype not in DTYPES:
         raise SearchError(f"--quantization {dtype}: not for huggingface; {nearest(dtype, DTYPES)}")
     check_replaceable(folder, "huggingface")

@@ -53,7 +53,7 @@ def _models(folder: Path) -> list[Path]:
 
 
 def find_files(path: Path, vocabularies: Sequence[Path]) -> MarianFiles:
-    """``vocabularies``: those that the user named; none: as the settings say, or by their names."""
+    """The files of a model; ``vocabularies``: files named by the user; if empty, from the settings or by file name."""
     model = _choose(path) if path.is_dir() else path
     if model.suffix == OTHER_FORMAT:
         raise CheckpointError(

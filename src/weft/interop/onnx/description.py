@@ -51,7 +51,7 @@ class Description(NamedTuple):
 
 
 def describe(run: LoadedRun, model: Exportable) -> Description:
-    """``model``: that of the run."""
+    """The description of a run; ``model``: its model."""
     if not isinstance(model, Seq2Seq) or not isinstance(model.decoder, TransformerDecoder):
         return Description(run, model, None)
     try:

@@ -54,7 +54,7 @@ class TargetsWritten(Event):
 
 
 class DistilledCorpora(NamedTuple):
-    """What the training data of a student are made of."""
+    """The corpora that a student is trained on, and how they are made."""
 
     recipe: Recipe
     """Its [data] names the pairs."""
@@ -65,7 +65,7 @@ class DistilledCorpora(NamedTuple):
     """RUN.distillation."""
     teacher: Callable[[], Translator]
     made_by: dict[str, Any]
-    """What must be the same when a file is continued."""
+    """Everything that must match for an unfinished file to be continued."""
 
     def write(self) -> Generator[TargetsWritten, None, DataSettings]:
         """Write the files that are not complete; returns [data] of the student."""
@@ -111,7 +111,7 @@ class DistilledCorpora(NamedTuple):
         return ["source"] if count == 1 else [f"source{number}" for number in range(1, count + 1)]
 
     def _corpus(self, path: Path, settings: CorpusSettings | None = None) -> dict[str, Any]:
-        """A file of JSON lines as a recipe names it; ``settings``: of the corpus that its sources come from."""
+        """The entry of a JSON Lines file in a recipe; ``settings``: those of the corpus that its sources come from."""
         columns = self._columns
         tags = [columns[index] for index in self.recipe.feature_columns]
         mixed = {} if settings is None else settings.model_dump(include={*MIXED}, exclude_none=True)
@@ -158,7 +158,7 @@ class DistilledCorpora(NamedTuple):
         ]
 
     def _stored(self, name: str, entry: CorpusEntry) -> dict[str, Any]:
-        """The pairs of a corpus as they are in it, in a file of their own."""
+        """The pairs of a corpus, unchanged, in a separate file."""
         path = self.folder / f"{name}.jsonl"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,13 +28,13 @@ class Item(NamedTuple):
     """A text to translate."""
 
     text: str
-    """As the model reads it."""
+    """The source as the model reads it."""
     pair: Pair
-    """What it belongs to, as it is in its corpus."""
+    """The original pair, as it stands in its corpus."""
 
 
 class OutputJob(NamedTuple):
-    """How outputs are searched for and written."""
+    """The search for outputs and the format in which they are written."""
 
     search: Mapping[str, Any]
     """Changes of search settings."""
@@ -42,7 +42,7 @@ class OutputJob(NamedTuple):
     rows: Callable[[Item, list[str]], list[str]]
     """The lines of an item and its usable outputs, best first; there is at least one output."""
     made_by: Mapping[str, Any]
-    """What must be the same when the file is continued."""
+    """Everything that must match for an unfinished file to be continued."""
 
 
 class WrittenOutputs(NamedTuple):

@@ -27,7 +27,7 @@ class Relations:
     """The share of target words, letters or digits in them, that are in their source."""
     copied_words_by_chance: float
     copied_rare_words: float
-    """The same for rare target words, which a vocabulary lacks or a model has hardly seen."""
+    """The share of rare target words, which a vocabulary lacks or a model has hardly seen, that are in their source."""
     rare_words: float
     """The share of rare words among those target words."""
     monotone: float

@@ -68,21 +68,21 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class SideProfile:
-    """What the texts of one side look like."""
+    """The profile of the texts on one side."""
 
     characters: Lengths
     tokens: Lengths
-    """Of the tokens between white space."""
+    """Lengths in tokens between white space."""
     alphabet: int
-    """How many different characters there are."""
+    """The number of different characters."""
     rare_characters: float
     """The probability that the next character is new."""
     scripts: dict[str, float]
     """The share of each script among the letters, the largest first."""
     spaced: Vocabulary
-    """Of the tokens between white space."""
+    """The vocabulary of tokens between white space."""
     worded: Vocabulary
-    """Of the words, with punctuation apart (`weft.text.word_splitting`)."""
+    """The vocabulary of words, with punctuation apart (`weft.text.word_splitting`)."""
     token_characters: float
     """Mean number of characters of a token."""
     single: float

@@ -49,7 +49,7 @@ class Teachers(NamedTuple):
     folders: tuple[Path, ...]
     """Run folders with one tokenizer; the first is OUT, the best one."""
     out: Path
-    """Where the student is to be trained, as a run folder; what its recipe names may be put beside it, as NAME.…"""
+    """The run folder of the student; what its recipe names may be put beside it, as NAME.…"""
     limit: TimeLimit
     reserved: float
     """Seconds to be left at the end, for the evaluation."""
@@ -60,7 +60,7 @@ Distill = Callable[[Teachers], Events]
 
 
 class FurtherModels:
-    """What the time that is left after the first training is used for."""
+    """Further training in the time that is left after the first model: more models, their ensemble, its student."""
 
     def __init__(self, run: PlannedRun, options: TrainingOptions, record: RaceRecord, distill: Distill | None) -> None:
         assert run.limit is not None
@@ -72,12 +72,12 @@ class FurtherModels:
         self.metric = run.recipe.training.metric
         self.models: list[TrainedModel] = []
         self.folders = [run.folder]
-        """Of the models; the first is the best one."""
+        """Run folders of the models, the best one first."""
         self.fitted: Fitted | None = None
         self.item_seconds = 0.0
-        """What an item of the test set takes, by the validations so far."""
+        """Estimated time per test item, from the validations so far."""
         self.step = 0
-        """The last one of the first model."""
+        """The last step of the first model."""
 
     def events(self) -> Generator[Event, None, None]:
         """Train the run, and further models of its recipe."""
@@ -176,7 +176,7 @@ class FurtherModels:
         return passed
 
     def _observed(self, events: Events) -> Events:
-        """The same events; the time of validations tells how long the evaluation will take."""
+        """Pass events on, and estimate from the validations how long the evaluation will take."""
         start = time.monotonic()
         for event in events:
             if isinstance(event, Fitted):

@@ -19,7 +19,7 @@ MIN_PROBE_STEPS = 100
 NEEDED_SHARE = 0.25
 """The winner must have time for this fraction of the recipe's steps, or there is no race."""
 PROBE_VALIDATIONS = 4
-"""Of each probe: an even number, so that one of them is at half of the steps."""
+"""Validations per probe: an even number, so that one of them is at half of the steps."""
 OVERTIME = 1.25
 """A probe that takes this many times its share is ended: the machine became slower."""
 MODEL_SAFETY = 1.05
@@ -31,12 +31,12 @@ REFIT = 1.5
 
 
 class RaceTimes(NamedTuple):
-    """How long the parts of a race take."""
+    """Time for the parts of a race, in seconds."""
 
     probe: float
-    """Of each candidate that is not eliminated."""
+    """Time for each probe that is not eliminated."""
     winner: float
-    """What is left for the winner, further models and the evaluation."""
+    """Time left for the winner, further models and the evaluation."""
 
 
 def race_times(seconds: float, candidates: int) -> RaceTimes:
@@ -86,7 +86,7 @@ class TrainedModel(NamedTuple):
     other_seconds: float
     """Everything else: reading the data, measuring the speed, scoring."""
     value: float | None = None
-    """On the validation set; None if there is none."""
+    """Score on the validation set; None if there is no validation set."""
 
     @property
     def seconds(self) -> float:
@@ -94,7 +94,7 @@ class TrainedModel(NamedTuple):
 
 
 class FurtherModel(NamedTuple):
-    """What the time that is left is used for."""
+    """The next model to train in the time that is left, or the reason why there is none."""
 
     refits: bool = False
     """Whether its steps are fitted to the time that is left, since there is time for more than the others had."""

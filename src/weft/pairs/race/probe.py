@@ -75,7 +75,7 @@ class Probe:
         self.seconds = seconds
         """Its share of the time."""
         self.used = 0.0
-        """What its training has taken so far."""
+        """Training time used so far."""
         self.standing = Standing(candidate.name, -math.inf, math.inf)
         """Its best validation so far."""
         self.step = self.steps = self.validated = 0

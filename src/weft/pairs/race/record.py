@@ -23,7 +23,7 @@ RACE_FILE = "race.json"
 
 
 class RaceRecord:
-    """What is known of a race; written after each validation of a candidate, and each decision."""
+    """The state of a race; written after each validation of a candidate and after each decision."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

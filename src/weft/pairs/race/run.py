@@ -50,11 +50,11 @@ class SharedPreparation:
 
 
 class _Decision(NamedTuple):
-    """What is trained in OUT, and why."""
+    """The candidate to train in OUT, and the reason."""
 
     candidate: CandidateRecipe
     events: tuple[Event, ...] = ()
-    """What led to it, for the log of the run."""
+    """Events that led to the decision, for the log of the run."""
     comment: str | None = None
 
 
@@ -148,6 +148,6 @@ def _race(
 
 
 def _log(run: PlannedRun, events: tuple[Event, ...]) -> None:
-    """What was decided before the first step, in the log of the run."""
+    """Log the decisions made before the first step."""
     for event in events:
         RunFolder(run.folder).append_log({**event.record(), "step": 0, "candidate_step": event.step})

@@ -1,4 +1,4 @@
-"""What kind of task pairs are, and which units its sides have: the facts that all other choices follow."""
+"""The kind of task and the units of each side: the facts that all other choices follow."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def find_task(profile: PairProfile) -> Task:
         return task("copying", reason, is_formal=target.punctuated <= RUNNING_TEXT)
     if "bpe" in (source_unit, target_unit) and "character" not in (source_unit, target_unit):
         if source_unit != "bpe":
-            source_unit, source_reason = "bpe", "the target is text; both sides alike"
+            source_unit, source_reason = "bpe", "the target is text; the same units on both sides"
         if target_unit != "bpe":
-            target_unit, target_reason = "bpe", "the source is text; both sides alike"
+            target_unit, target_reason = "bpe", "the source is text; the same units on both sides"
     return task("text", f"{target.tokens.mean:.0f} words in a target on average")
 
 

@@ -3,7 +3,7 @@
 The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
 they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
 only one other kind, the recommended network with or without label smoothing. Units, splits, metric and search are those
-of the recommended recipe, so that all candidates share one tokenized corpus and are judged alike.
+of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same metric.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _model(choices: list[Choice], recommended: dict[str, Any]) -> dict[str, Any]
 def _schedule(
     profile: PairProfile, task: Task, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Settings of [training] that depend on the network, but for those that were given."""
+    """Settings of [training] that depend on the network, except those that were given."""
     training = as_tree(choose_training(profile, task, tree, device))["training"]
     return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
 

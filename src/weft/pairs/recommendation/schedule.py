@@ -25,7 +25,7 @@ LOCATION_RATE = 0.002
 MANY_PAIRS = 5_000
 """Pairs of a formal language from which on validation pairs do not choose the weights."""
 WORD_MINUTES = 12
-"""What training on pairs of words takes on two CPU cores at most, roughly."""
+"""Approximate upper limit of the time to train on pairs of words with two CPU cores."""
 
 
 def choose_training(

@@ -42,11 +42,11 @@ def choose_settings(
     steps: int | None = None,
     minutes: float | None = None,
 ) -> ChosenSettings:
-    """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are.
+    """A recipe for pairs with this profile; ``parts``: the inputs of all parts that exist.
 
-    ``device``: where the model is to be trained; if not given, where it most likely will be on this machine.
+    ``device``: the device to train on; by default the most likely one on this machine.
     ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
-    ``steps``: how long to train, if that was decided otherwise; ``minutes``: the time that there is for it.
+    ``steps``: the number of training steps, if it was given; ``minutes``: the time limit.
     """
     device = device or likely_device()
     task = find_task(profile)
@@ -71,7 +71,7 @@ def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float
 
 
 def _warnings(profile: PairProfile) -> list[str]:
-    """What a person should know before training, each in a line."""
+    """Warnings to show before training, one line each."""
     warnings = []
     if profile.pairs < 500:
         warnings.append(f"{plural(profile.pairs, 'pair')}: very few; expect errors, and collect more")

@@ -64,7 +64,7 @@ def _unit_name(unit: str) -> str:
 
 
 def _marks(profile: PairProfile, split: bool, kinds: list[str]) -> list[Choice]:
-    """Frequent marks such as ``<n>`` stay whole where punctuation is a token of its own."""
+    """Frequent marks such as ``<n>`` stay whole where punctuation is a separate token."""
     tokens = dict.fromkeys((*profile.source.spaced.top, *profile.target.spaced.top))
     marks = [token for token in tokens if _MARK.fullmatch(token)]
     if not marks or not split or kinds == ["character", "character"]:

@@ -73,9 +73,9 @@ class Speed(NamedTuple):
 
     step: float
     startup: float = 0.0
-    """What the first updates take in addition: to capture CUDA graphs, to compile."""
+    """Additional time of the first updates: capturing CUDA graphs, compiling."""
     loss: float = 0.0
-    """The loss of the validation set."""
+    """Time to compute the loss of the validation set."""
     sentence: float = 0.0
     """Each sentence that is translated for a metric."""
 
@@ -89,9 +89,9 @@ class FittedTraining(NamedTuple):
     settings: TrainingSettings
     validations: int
     validation_seconds: float
-    """Of each."""
+    """Time per validation."""
     seconds: float
-    """Of the whole run from now on, without an evaluation after it."""
+    """Time for the rest of the run, without the evaluation after it."""
 
     @property
     def closing_seconds(self) -> float:
@@ -118,7 +118,7 @@ class _Validations(NamedTuple):
 def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> FittedTraining:
     """The settings of a run that takes at most ``seconds``.
 
-    ``sentences``: how many a validation translates; None if there are no validations.
+    ``sentences``: the number of sentences that a validation translates; None if there are no validations.
     """
     validations = _all_validations(settings, speed, sentences)
     planned = seconds * SAFETY - speed.startup
@@ -187,7 +187,7 @@ def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
 
 
 def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | None) -> _Validations:
-    """Those of the recipe."""
+    """The validations of the recipe."""
     count = settings.steps // settings.validate_every if settings.validate_every else 0
     if sentences is None or not count:
         return _Validations(0, 0, 0.0, 0)
@@ -195,7 +195,7 @@ def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | 
 
 
 def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
-    """Validations that take at most ``seconds``: of fewer sentences if only a few would fit, then fewer of them."""
+    """Validations that take at most ``seconds``: with fewer sentences if only a few would fit, then fewer of them."""
     count, sentences, cost, averaging = validations
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
     if cost > affordable and speed.sentence > 0 and sentences > MIN_SENTENCES:

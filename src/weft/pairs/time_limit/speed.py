@@ -50,7 +50,7 @@ class UpdateSpeed(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is measured: the updates and the validations of a run."""
+    """The updates and validations to measure."""
 
     model: Model
     data: BatchSource

@@ -165,7 +165,7 @@ def prepare_command(
     out: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
     changes: Changes = None,
 ) -> None:
-    """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start at once."""
+    """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start immediately."""
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])

@@ -102,7 +102,7 @@ def _trace_table(table: str, settings: dict[str, Any], output: Output) -> None:
 
 
 class Output(NamedTuple):
-    """What is written: --to, --json and --width; and which tokens of the best output were copied."""
+    """Where and how the trace is written: --to, --json and --width, and the copied tokens of the best output."""
 
     to: Path | None
     as_json: bool

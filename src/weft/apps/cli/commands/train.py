@@ -77,7 +77,7 @@ def command(
     RUN/recipe.toml, which trains the same model again. --set changes a choice. Where there are no validation or test
     pairs, some are held out. See docs/own-pairs.md.
 
-    Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends at once. weft train RUN
+    Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends immediately. weft train RUN
     --resume continues with the settings of the run; --set can change how long it trains. With --workers N, or under
     torchrun, several processes share the batches of every update; see docs/several-machines.md.
 

@@ -45,7 +45,7 @@ def command(
         typer.Option(
             "--parallel",
             min=1,
-            help="Candidates that train at once; by default one per core, or two per GPU.",
+            help="Candidates that train in parallel; by default one per core, or two per GPU.",
             show_default=False,
         ),
     ] = None,
@@ -137,7 +137,7 @@ class Reporter:
         from weft.apps.tuning.result import format_value
 
         if isinstance(event, kinds.TuningStarted):
-            yield f"{plural(len(event.candidates), 'candidate')}, {event.parallel} at once; results in {event.path}"
+            yield f"{plural(len(event.candidates), 'candidate')}, {event.parallel} in parallel; results in {event.path}"
             width = max(len(candidate.name) for candidate in event.candidates) + 2
             for candidate in event.candidates:
                 yield f"  {candidate.name:<{width}}{candidate.change} ({candidate.reason})"
