@@ -145,7 +145,7 @@ def _records(scores: Sequence[RunScore]) -> list[dict[str, Any]]:
     ]
 
 
-class Candidate(NamedTuple):
+class ComparedRun(NamedTuple):
     """A run to compare; it is loaded when its turn comes, so that only one is in memory."""
 
     name: str
@@ -180,19 +180,19 @@ def compare(
     return compare_candidates(candidates, given, metrics, limit, Resampling(samples, seed, test), search)
 
 
-def _candidate(run: Translator | Path | str, number: int) -> Candidate:
+def _candidate(run: Translator | Path | str, number: int) -> ComparedRun:
     if isinstance(run, Translator):
-        return Candidate(f"run {number}" if run.folder is None else str(run.folder), run.recipe, lambda: run)
+        return ComparedRun(f"run {number}" if run.folder is None else str(run.folder), run.recipe, lambda: run)
     if not isinstance(run, Path | str):
         raise RecipeError(f"compare: a {type(run).__name__} was given; expected a run, or the path of a run folder")
     return candidate_of_folder(Path(run), lambda: _load(run))
 
 
-def candidate_of_folder(folder: Path, load: Callable[[], Translator]) -> Candidate:
+def candidate_of_folder(folder: Path, load: Callable[[], Translator]) -> ComparedRun:
     """A run folder that is loaded by a function."""
     run = RunFolder(folder)
     run.check()
-    return Candidate(str(folder), load_recipe(run.recipe), load)
+    return ComparedRun(str(folder), load_recipe(run.recipe), load)
 
 
 def _load(folder: Path | str) -> Translator:
@@ -202,7 +202,7 @@ def _load(folder: Path | str) -> Translator:
 
 
 def compare_candidates(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[ComparedRun],
     pairs: GivenPairs | None,
     metrics: Sequence[str] | None,
     limit: int | None,
@@ -237,7 +237,7 @@ def compare_candidates(
     )
 
 
-def _same_test_set(candidates: Sequence[Candidate], pairs: GivenPairs | None, limit: int | None) -> EvaluationSet:
+def _same_test_set(candidates: Sequence[ComparedRun], pairs: GivenPairs | None, limit: int | None) -> EvaluationSet:
     """The test set of all runs; runs that cannot be compared on it are refused."""
     first, *others = candidates
     for candidate in candidates:

@@ -22,7 +22,7 @@ FINALISTS = 3
 """Candidates that are trained to the end: the members of the ensemble."""
 
 
-class Speed(NamedTuple):
+class CandidateCost(NamedTuple):
     """How long a candidate takes, measured."""
 
     start: float
@@ -77,10 +77,10 @@ def elapsed(durations: Sequence[float], parallel: int) -> float:
     return max(ends)
 
 
-def expected_seconds(speeds: Sequence[Speed], steps: int, *, validations: int, parallel: int) -> float:
+def expected_seconds(speeds: Sequence[CandidateCost], steps: int, *, validations: int, parallel: int) -> float:
     """The time of all rungs; which candidates survive is not known yet: those of average speed are assumed."""
     sizes = rung_sizes(len(speeds))
-    mean = Speed(*(sum(values) / len(speeds) for values in zip(*speeds, strict=True)))
+    mean = CandidateCost(*(sum(values) / len(speeds) for values in zip(*speeds, strict=True)))
     total, reached = 0.0, 0
     for rung, (size, step) in enumerate(zip(sizes, rung_steps(steps, len(sizes)), strict=True)):
         validated = validations * (step - reached) // steps
@@ -90,7 +90,9 @@ def expected_seconds(speeds: Sequence[Speed], steps: int, *, validations: int, p
     return total
 
 
-def affordable_steps(speeds: Sequence[Speed], seconds: float, *, validations: int, parallel: int, limit: int) -> int:
+def affordable_steps(
+    speeds: Sequence[CandidateCost], seconds: float, *, validations: int, parallel: int, limit: int
+) -> int:
     """The largest multiple of `validations` up to `limit` whose training fits into the time; at least one."""
     low, high = 1, max(limit // validations, 1)
     while low < high:
@@ -106,7 +108,7 @@ def affordable_steps(speeds: Sequence[Speed], seconds: float, *, validations: in
 def survivors(
     standings: Sequence[Standing],
     steps: Sequence[int],
-    costs: dict[str, Speed],
+    costs: dict[str, CandidateCost],
     *,
     seconds: float,
     parallel: int,
@@ -125,7 +127,9 @@ def survivors(
     return kept
 
 
-def _remaining_seconds(names: Sequence[str], steps: Sequence[int], costs: dict[str, Speed], parallel: int) -> float:
+def _remaining_seconds(
+    names: Sequence[str], steps: Sequence[int], costs: dict[str, CandidateCost], parallel: int
+) -> float:
     """The time of the following rungs if these candidates continue, the first of them to the end."""
     total, size = 0.0, len(names)
     for start, end in pairwise(steps):

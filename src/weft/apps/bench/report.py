@@ -13,7 +13,7 @@ from weft.apps.bench.growth import FLAT, Growth
 from weft.apps.bench.limits import BANDWIDTH, PRODUCTS
 from weft.apps.bench.records import record
 from weft.apps.bench.scale import Curve, Scale
-from weft.apps.bench.sizes import AXES, Axis
+from weft.apps.bench.sizes import AXES, SizeAxis
 from weft.apps.bench.sweep import LENGTH, MEMORY
 from weft.evaluation.statistics import number
 from weft.files import save_text
@@ -124,7 +124,7 @@ def charts(scale: Scale) -> list[Chart]:
     return drawn
 
 
-def _time_chart(axis: Axis, curves: list[Curve]) -> Chart:
+def _time_chart(axis: SizeAxis, curves: list[Curve]) -> Chart:
     series = []
     for curve in curves:
         points = tuple((float(point.size), point.seconds * 1e3) for point in curve.points)
@@ -137,7 +137,7 @@ def _time_chart(axis: Axis, curves: list[Curve]) -> Chart:
     return _chart("time", axis, title, "time (ms)", series, ())
 
 
-def _memory_chart(axis: Axis, curves: list[Curve], available: int | None) -> Chart:
+def _memory_chart(axis: SizeAxis, curves: list[Curve], available: int | None) -> Chart:
     series: list[Series] = []
     highest = 0.0
     for curve in curves:
@@ -152,14 +152,14 @@ def _memory_chart(axis: Axis, curves: list[Curve], available: int | None) -> Cha
 
 
 def _chart(
-    kind: str, axis: Axis, title: str, label: str, series: list[Series], references: tuple[tuple[str, float], ...]
+    kind: str, axis: SizeAxis, title: str, label: str, series: list[Series], references: tuple[tuple[str, float], ...]
 ) -> Chart:
     file = f"{kind}-{axis.name.replace('_', '-')}"
     x_label = f"{axis.label} n ({axis.unit})"
     return Chart(file, title, x_label, label, tuple(series), log_x=True, log_y=True, references=references)
 
 
-def _title(what: str, axis: Axis, curves: list[Curve], growth: Callable[[Curve], Growth]) -> str:
+def _title(what: str, axis: SizeAxis, curves: list[Curve], growth: Callable[[Curve], Growth]) -> str:
     """States the exponents."""
     parts = []
     for curve in curves:

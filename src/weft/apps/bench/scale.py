@@ -12,9 +12,9 @@ import torch
 
 from weft.apps.bench.environment import environment
 from weft.apps.bench.growth import Growth, fit_growth
-from weft.apps.bench.limits import Peaks, Reached, Work
-from weft.apps.bench.sizes import AXES, Axis, Sizes, base_sizes, check_axis
-from weft.apps.bench.sweep import MEMORY, Measured, MemoryExhaustedError, Point, measure_sweep
+from weft.apps.bench.limits import MinimumWork, Peaks, Reached
+from weft.apps.bench.sizes import AXES, SizeAxis, Sizes, base_sizes, check_axis
+from weft.apps.bench.sweep import MEMORY, MemoryExhaustedError, Point, SweepResult, measure_sweep
 from weft.apps.bench.workloads import (
     ENCODER,
     STEP,
@@ -50,9 +50,9 @@ class Curve:
     """The costs of one phase as one size varies."""
 
     phase: Phase
-    axis: Axis
-    measured: Measured
-    works: tuple[Work, ...]
+    axis: SizeAxis
+    measured: SweepResult
+    works: tuple[MinimumWork, ...]
     """The minimum work at each point."""
     peaks: Peaks
     available_memory: int | None
@@ -158,7 +158,7 @@ class _Meter:
         self.parameters = 0
         self.workload: tuple[Phase, Workload] | None = None
 
-    def measure(self, phase: Phase, axis: Axis, share: float) -> None:
+    def measure(self, phase: Phase, axis: SizeAxis, share: float) -> None:
         """Measure a curve in this share of the time that is left."""
         workload = self._workload(phase)
         if workload.precision not in self.peaks:

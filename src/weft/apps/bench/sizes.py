@@ -23,7 +23,7 @@ class Sizes(NamedTuple):
     """Tokens of each side."""
 
 
-class Axis(NamedTuple):
+class SizeAxis(NamedTuple):
     """A size that is varied: from the first value on, each twice the one before."""
 
     name: str
@@ -40,11 +40,11 @@ class Axis(NamedTuple):
 
 
 AXES = {
-    "source_length": Axis("source_length", "source length", "tokens", 4, 8192),
-    "target_length": Axis("target_length", "target length", "tokens", 4, 8192),
-    "batch": Axis("batch", "batch size", "sentences", 1, 16384),
-    "beam": Axis("beam", "beam size", "hypotheses", 1, 256),
-    "vocabulary": Axis("vocabulary", "vocabulary size", "tokens", 500, 256_000),
+    "source_length": SizeAxis("source_length", "source length", "tokens", 4, 8192),
+    "target_length": SizeAxis("target_length", "target length", "tokens", 4, 8192),
+    "batch": SizeAxis("batch", "batch size", "sentences", 1, 16384),
+    "beam": SizeAxis("beam", "beam size", "hypotheses", 1, 256),
+    "vocabulary": SizeAxis("vocabulary", "vocabulary size", "tokens", 500, 256_000),
 }
 CPU_LENGTH, CPU_BATCH = 16, 8
 GPU_LENGTH, GPU_BATCH = 32, 64

@@ -68,7 +68,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SweepResult:
     """The points of a sweep."""
 
     points: tuple[Point, ...]
@@ -115,7 +115,7 @@ class _Tried:
 
 def measure_sweep(
     sizes: Iterable[int], make: Callable[[int], Case], *, seconds: float, available_memory: int | None
-) -> Measured:
+) -> SweepResult:
     """Measure as many of the sizes as fit into about ``seconds``."""
     start = time.perf_counter()
     tried: list[_Tried] = []
@@ -140,7 +140,7 @@ def measure_sweep(
         spent = time.perf_counter() - start - setup
         if number + 1 >= MIN_ROUNDS and spent + sum(item.samples[-1] for item in tried) > seconds:
             break
-    return Measured(tuple(item.point() for item in tried), stop, setup)
+    return SweepResult(tuple(item.point() for item in tried), stop, setup)
 
 
 def _setup(tried: list[_Tried], seconds: float) -> float:

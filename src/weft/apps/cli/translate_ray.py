@@ -87,7 +87,7 @@ class MakeTranslate:
 
 def translate_on_ray(job: TranslationJob, files: Sequence[str], output: Path | None, options: RayOptions) -> None:
     """Translate files block by block; a rerun continues where the last one ended."""
-    from weft.apps.cluster.blocks import Work
+    from weft.apps.cluster.blocks import BlockTask
     from weft.apps.cluster.job import ClusterJob
     from weft.apps.cluster.ray_pool import Pool, translate_blocks
     from weft.runs.layout import RunFolder
@@ -113,7 +113,7 @@ def translate_on_ray(job: TranslationJob, files: Sequence[str], output: Path | N
     run, *more = (one.resolve() for one in job.arguments.runs)
     job = job._replace(arguments=job.arguments._replace(run=run, more=more))
     if unfinished:
-        work = [Work(block, str(cluster_job.block_path(block))) for block in unfinished]
+        work = [BlockTask(block, str(cluster_job.block_path(block))) for block in unfinished]
         pool = Pool(options.address, options.workers, options.gpus or 0.0)
         with activity("translating", "lines", total=left) as translating:
             for lines in translate_blocks(work, MakeTranslate(job), pool, column=options.column):

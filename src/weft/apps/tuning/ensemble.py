@@ -40,17 +40,17 @@ def ensemble_members(folders: Sequence[Path], recipes: Mapping[Path, Recipe]) ->
 def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:
     """By the metric of the recipe, with 95 % intervals and the p-value of the difference from the first run."""
     from weft.data.preparation import read_corpus
-    from weft.evaluation.comparison import Candidate, compare_candidates
+    from weft.evaluation.comparison import ComparedRun, compare_candidates
     from weft.evaluation.significance import Resampling
     from weft.translation.load import load
 
     pairs = list(read_corpus(recipe, "valid"))
     candidates = [
-        Candidate(folder.name, recipe, lambda folder=folder: load(folder, device=device))  # type: ignore[misc]
+        ComparedRun(folder.name, recipe, lambda folder=folder: load(folder, device=device))  # type: ignore[misc]
         for folder in finalists
     ]
     if len(members) > 1:
-        candidates.append(Candidate("ensemble", recipe, lambda: load(*members, device=device)))
+        candidates.append(ComparedRun("ensemble", recipe, lambda: load(*members, device=device)))
     if len(candidates) == 1:
         candidates *= 2  # one finalist: its own score
     comparison = compare_candidates(

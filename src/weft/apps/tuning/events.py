@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weft.apps.tuning.candidates import Candidate
-    from weft.apps.tuning.plan import Plan
+    from weft.apps.tuning.plan import TuningPlan
     from weft.apps.tuning.result import TuningResult
 
 
@@ -30,7 +30,7 @@ class TuningStarted(TuningEvent):
 class Planned(TuningEvent):
     """The number of steps is chosen."""
 
-    plan: Plan
+    plan: TuningPlan
     left_out: list[str]
     """Candidates for which the time is too short."""
     recipe_steps: int

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.apps.tuning.candidates import Candidate
-from weft.apps.tuning.job import Job, Outcome
-from weft.apps.tuning.plan import Plan, fitted
+from weft.apps.tuning.job import Outcome, TuningJob
+from weft.apps.tuning.plan import TuningPlan, fitted
 from weft.errors import CheckpointError, option
 from weft.files import read_json, save_text
 from weft.recipe import Recipe
@@ -94,12 +94,12 @@ class TuningFolder:
             recipe = recipe.model_copy(update={"data": data})
         save_text(self.recipe_path(name), write_toml(recipe))
 
-    def read_plan(self) -> Plan | None:
+    def read_plan(self) -> TuningPlan | None:
         """None if it has not been made."""
         plan = self._read(self.request).get("plan")
-        return None if plan is None else Plan(**plan)
+        return None if plan is None else TuningPlan(**plan)
 
-    def write_plan(self, plan: Plan, candidates: Sequence[Candidate]) -> None:
+    def write_plan(self, plan: TuningPlan, candidates: Sequence[Candidate]) -> None:
         """The recipes of the candidates first: where there is a plan, they are there too."""
         for candidate in candidates:
             if candidate.name in plan.candidates:
@@ -114,11 +114,11 @@ class TuningFolder:
         """``seconds``: used by this process."""
         self._write(self.progress, {"seconds": self.seconds_before + seconds, "rungs": rungs})
 
-    def job(self, action: str, name: str, arguments: dict[str, Any], suffix: str = "") -> Job:
+    def job(self, action: str, name: str, arguments: dict[str, Any], suffix: str = "") -> TuningJob:
         """A job whose result is kept in this folder."""
-        return Job(action, name, str(self.results / f"{name}.{suffix or action}.json"), arguments)
+        return TuningJob(action, name, str(self.results / f"{name}.{suffix or action}.json"), arguments)
 
-    def outcome(self, job: Job) -> Outcome | None:
+    def outcome(self, job: TuningJob) -> Outcome | None:
         """The outcome of a job that was done before."""
         return self._read(Path(job.result)) if Path(job.result).is_file() else None
 

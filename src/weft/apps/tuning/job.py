@@ -12,7 +12,7 @@ Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """Work for a separate process."""
 
     action: str
@@ -24,7 +24,7 @@ class Job:
     arguments: dict[str, Any]
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> TuningJob:
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
@@ -39,6 +39,6 @@ class Runner(Protocol):
         """The number of jobs that run in parallel."""
         ...
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    def run(self, jobs: Sequence[TuningJob]) -> Iterator[tuple[TuningJob, Outcome]]:
         """The jobs with their outcomes, in the order in which they end."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from weft.apps.tuning.candidates import Candidate
 from weft.errors import RecipeError, option
-from weft.pairs.halving import Speed, affordable_steps, expected_seconds, rung_sizes, rung_steps
+from weft.pairs.halving import CandidateCost, affordable_steps, expected_seconds, rung_sizes, rung_steps
 from weft.pairs.time_limit.budget import fit_warmup
 from weft.recipe import Recipe
 
@@ -28,7 +28,7 @@ VALIDATIONS = (8, 16, 24)
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuningPlan:
     """The candidates to train, with the steps and validations of each rung."""
 
     candidates: list[str]
@@ -43,7 +43,9 @@ class Plan:
     """Expected, of all rungs."""
 
 
-def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, seconds: float, parallel: int) -> Plan:
+def make_plan(
+    candidates: Sequence[Candidate], speeds: Mapping[str, CandidateCost], *, seconds: float, parallel: int
+) -> TuningPlan:
     """A plan for the candidates whose speed is known; ``seconds``: the time that is left.
 
     As many candidates as allow for `MIN_SHARE` of the steps of the recipe, but at least `MIN_CANDIDATES`; fewer
@@ -71,7 +73,7 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
             f"{option('minutes')}: {max(seconds, 0.0):.0f} s are left after measuring the speed, time for {steps} "
             f"steps of each candidate; give at least {math.ceil(needed / 60)} min more"
         )
-    return Plan(
+    return TuningPlan(
         candidates=[candidate.name for candidate in measured],
         steps=steps,
         rungs=rung_steps(steps, len(rung_sizes(len(measured)))),
@@ -81,7 +83,9 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
     )
 
 
-def _sentences(recipe: Recipe, speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> int:
+def _sentences(
+    recipe: Recipe, speeds: Sequence[CandidateCost], validations: int, *, seconds: float, parallel: int
+) -> int:
     """How many sentences each validation translates."""
     sentences = recipe.training.valid_sentences
     share = validation_share(speeds, validations, seconds=seconds, parallel=parallel)
@@ -95,7 +99,7 @@ def number_of_validations(recipe: Recipe) -> int:
     return min(VALIDATIONS, key=lambda count: abs(count - wished))
 
 
-def validation_share(speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> float:
+def validation_share(speeds: Sequence[CandidateCost], validations: int, *, seconds: float, parallel: int) -> float:
     """The fraction of the sentences with which validations take at most `VALIDATION_SHARE` of the time."""
     rungs = zip(rung_sizes(len(speeds)), rung_steps(validations, len(rung_sizes(len(speeds)))), strict=True)
     count, reached = 0, 0
@@ -105,7 +109,7 @@ def validation_share(speeds: Sequence[Speed], validations: int, *, seconds: floa
     return min(VALIDATION_SHARE * max(seconds, 0.0) / needed, 1.0) if needed else 1.0
 
 
-def fitted(recipe: Recipe, plan: Plan) -> Recipe:
+def fitted(recipe: Recipe, plan: TuningPlan) -> Recipe:
     """The recipe for the steps and validations of a plan; what is counted in them is scaled along."""
     training, steps, validations = recipe.training, plan.steps, plan.validations
     before = training.steps / training.validate_every if training.validate_every else validations

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from weft.apps.tuning.candidates import Candidate
 from weft.apps.tuning.folder import TuningFolder
 from weft.apps.tuning.job import Outcome
-from weft.apps.tuning.plan import Plan
+from weft.apps.tuning.plan import TuningPlan
 from weft.files import json_value, save_text
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
@@ -91,7 +91,7 @@ class TuningResult:
     def collect(
         cls,
         candidates: Sequence[Candidate],
-        plan: Plan,
+        plan: TuningPlan,
         outcomes: Mapping[str, Sequence[Outcome]],
         failures: Mapping[str, str],
         order: Sequence[str],

@@ -46,7 +46,7 @@ VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "outpu
 """Tensors with a row for each token."""
 
 
-class Plan(NamedTuple):
+class ExportPlan(NamedTuple):
     """The content of an exported model."""
 
     kind: str
@@ -83,7 +83,7 @@ def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Pat
     return write_export(folder, "huggingface", fill)
 
 
-def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "float32") -> None:
+def write_description(folder: Path, run: LoadedRun, plan: ExportPlan, dtype: str = "float32") -> None:
     """Write config.json, generation_config.json and the tokenizers."""
     for name, content in (
         ("config.json", _config(run, plan, dtype)),
@@ -95,7 +95,7 @@ def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "fl
     save_tokenizers(folder, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest, first=first)
 
 
-def make_plan(run: LoadedRun) -> Plan:
+def make_plan(run: LoadedRun) -> ExportPlan:
     """Decide which class is written, and number its tokens; one line says why if there is none."""
     name, recipe = run.recipe.name, run.recipe
     kind, reason = find_architecture(recipe)
@@ -128,7 +128,7 @@ def make_plan(run: LoadedRun) -> Plan:
         raise RecipeError(f"{name}: {len(frame.target_before)} tokens before each target; `generate` forces only one")
     forced = target[frame.target_before[0]] if frame.target_before else None
     ids = TokenIds(target[frame.begin], target[END], padding, target[UNKNOWN], forced)
-    return Plan(kind, ids, rows, _numbered(tensors, orders, rows), orders, first)
+    return ExportPlan(kind, ids, rows, _numbered(tensors, orders, rows), orders, first)
 
 
 def _order(tokenizer: Tokenizer) -> list[int]:
@@ -173,7 +173,7 @@ def _numbered(tensors: Mapping[str, Tensor], orders: Mapping[str, list[int]], ro
     return numbered
 
 
-def _weights(run: LoadedRun, plan: Plan) -> dict[str, Tensor]:
+def _weights(run: LoadedRun, plan: ExportPlan) -> dict[str, Tensor]:
     tensors = {name: tensor.float().cpu() for name, tensor in plan.tensors.items()}
     if plan.kind in ("t5", "umt5"):
         return t5_weights.weights(run.recipe.model, tensors)
@@ -187,7 +187,7 @@ def _longest(run: LoadedRun) -> int | None:
     return None if decoder.positions == "relative" else bart_weights.positions(run.recipe.model)
 
 
-def _config(run: LoadedRun, plan: Plan, dtype: str) -> dict[str, Any]:
+def _config(run: LoadedRun, plan: ExportPlan, dtype: str) -> dict[str, Any]:
     """config.json."""
     settings = run.recipe.model
     is_t5 = plan.kind in ("t5", "umt5")
@@ -208,7 +208,7 @@ def _config(run: LoadedRun, plan: Plan, dtype: str) -> dict[str, Any]:
     }
 
 
-def _generation(run: LoadedRun, plan: Plan) -> dict[str, Any]:
+def _generation(run: LoadedRun, plan: ExportPlan) -> dict[str, Any]:
     search = run.recipe.search
     target = plan.orders["target"]
     return generation_config(
@@ -220,7 +220,7 @@ def _generation(run: LoadedRun, plan: Plan) -> dict[str, Any]:
     )
 
 
-def card(run: LoadedRun, plan: Plan) -> str:
+def card(run: LoadedRun, plan: ExportPlan) -> str:
     """README.md of the folder: what the model is, how it is used, and what differs."""
     recipe = run.recipe
     size = sum(tensor.numel() for tensor in model_tensors(run.model).values())

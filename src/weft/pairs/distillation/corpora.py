@@ -26,7 +26,7 @@ from weft.data.reading.lines import read_lines
 from weft.errors import DataError
 from weft.files import replacing
 from weft.pairs.distillation.method import Method
-from weft.pairs.distillation.targets import Item, OutputJob, WrittenOutputs, write_outputs
+from weft.pairs.distillation.targets import OutputJob, SourceText, WrittenOutputs, write_outputs
 from weft.recipe import Recipe
 from weft.recipe.choices import UTILITIES, resolve
 from weft.recipe.corpus import CorpusSettings, as_list
@@ -85,14 +85,16 @@ class DistilledCorpora(NamedTuple):
         kept = data.model_dump(mode="json", exclude_none=True, exclude={"holdout", "prepared"})
         return DataSettings.model_validate({**kept, "train": train, **splits})
 
-    def _write(self, name: str, items: Callable[[], Iterator[Item]]) -> Generator[TargetsWritten, None, WrittenOutputs]:
+    def _write(
+        self, name: str, items: Callable[[], Iterator[SourceText]]
+    ) -> Generator[TargetsWritten, None, WrittenOutputs]:
         """The teacher's outputs for items."""
         job = OutputJob(self.method.search, self.method.n_best, self._rows, self.made_by)
         written = write_outputs(self.teacher, items, self.folder / f"{name}.jsonl", job)
         yield TargetsWritten(0, str(written.path), written.rows, written.left_out, written.seconds)
         return written
 
-    def _rows(self, item: Item, texts: list[str]) -> list[str]:
+    def _rows(self, item: SourceText, texts: list[str]) -> list[str]:
         """The pairs of an item, as JSON; of interpolation, one with the output most similar to the reference."""
         if self.method.name == "interpolation":
             texts = [closest(texts, item.pair.target)]
@@ -168,19 +170,19 @@ class DistilledCorpora(NamedTuple):
         return self._corpus(path, entry.settings)
 
 
-def corpus_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[Item]:
+def corpus_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[SourceText]:
     """The sources of a corpus, each with its pair."""
-    return (Item(read.seen.source, read.stored) for read in read_entry(recipe, entry, Counter()))
+    return (SourceText(read.seen.source, read.stored) for read in read_entry(recipe, entry, Counter()))
 
 
-def monolingual_items(recipe: Recipe, file: Path) -> Iterator[Item]:
+def monolingual_items(recipe: Recipe, file: Path) -> Iterator[SourceText]:
     """The lines of a file that are not blank, as sources without a reference."""
     pipeline = Pipeline(pipeline_steps(recipe, CorpusSettings()), seed=recipe.seed).for_evaluation()
     for line in read_lines(file):
         if line.strip():
             pair = Pair(line, "")
             for seen in pipeline.run([pair]).pairs:
-                yield Item(seen.source, pair)
+                yield SourceText(seen.source, pair)
 
 
 def check_monolingual(files: Iterable[Path]) -> None:

@@ -43,7 +43,7 @@ from weft.training.run_lock import lock_run
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
 
-class Teachers(NamedTuple):
+class DistillationInputs(NamedTuple):
     """Models whose ensemble is better than the best of them: what a distillation into one model starts from."""
 
     folders: tuple[Path, ...]
@@ -55,7 +55,7 @@ class Teachers(NamedTuple):
     """Seconds to be left at the end, for the evaluation."""
 
 
-Distill = Callable[[Teachers], Events]
+Distill = Callable[[DistillationInputs], Events]
 """Trains one model on what the ensemble of several predicts; it takes the place of the best one if it is better."""
 
 
@@ -212,7 +212,7 @@ class FurtherModels:
         """Train a student of the ensemble; it is the run if it is better than the best model alone."""
         run = self.run
         student = run.folder / "race" / "distilled"
-        teachers = Teachers(tuple(self.folders), student, self.limit, self._reserved()[0])
+        teachers = DistillationInputs(tuple(self.folders), student, self.limit, self._reserved()[0])
         try:
             with (
                 activity("training a student of the ensemble", "steps") as training,

@@ -12,7 +12,7 @@ from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prep
 from weft.data.preparation.recorded_files import provenance
 from weft.pairs.planned_run import PlannedRun
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
-from weft.pairs.race.models import Distill, FurtherModels, Teachers
+from weft.pairs.race.models import Distill, DistillationInputs, FurtherModels
 from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_before
 from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
@@ -74,7 +74,7 @@ def race_run(run: PlannedRun, options: TrainingOptions, distill: Distill | None 
             yield event
 
 
-def distill_ensemble(teachers: Teachers) -> Events:
+def distill_ensemble(teachers: DistillationInputs) -> Events:
     """Train a model of the same recipe on the outputs of the ensemble and on the references."""
     from weft.pairs.distillation.distill import distill  # which imports the module that imports this one
 

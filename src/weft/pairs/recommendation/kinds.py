@@ -7,7 +7,7 @@ from typing import Literal
 
 from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
-from weft.pairs.profiling.sides import SideProfile, Vocabulary
+from weft.pairs.profiling.sides import SideProfile, VocabularyProfile
 from weft.pairs.recommendation.choices import Choice
 
 Unit = Literal["symbol", "word", "character", "bpe"]
@@ -52,7 +52,7 @@ UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "My
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskProfile:
     """The kind of a task and the units of its sides."""
 
     kind: Kind
@@ -87,15 +87,15 @@ NAMES: dict[Kind, str] = {
 FORMAL_COPYING = "formal language with copied names"
 
 
-def find_task(profile: PairProfile) -> Task:
+def find_task(profile: PairProfile) -> TaskProfile:
     """The kind of task by the profile; the first rule that holds decides."""
     relations, source, target = profile.relations, profile.source, profile.target
     source_unit, source_reason = _unit(source, profile.scale, is_target=False)
     target_unit, target_reason = _unit(target, profile.scale, is_target=True)
     copied, by_chance = relations.copied_words, relations.copied_words_by_chance
 
-    def task(kind: Kind, reason: str, *, is_formal: bool = False) -> Task:
-        return Task(kind, source_unit, target_unit, source_reason, target_reason, reason, is_formal)
+    def task(kind: Kind, reason: str, *, is_formal: bool = False) -> TaskProfile:
+        return TaskProfile(kind, source_unit, target_unit, source_reason, target_reason, reason, is_formal)
 
     if target_unit == "symbol" and source_unit != "character" and _is_syllables(profile):
         source_unit = "character"
@@ -214,6 +214,6 @@ def _unspaced(side: SideProfile) -> tuple[Unit, str]:
     return "bpe", f"no spaces between words ({side.script}), texts of up to {side.characters.p99} characters"
 
 
-def _is_closed(vocabulary: Vocabulary, factor: float) -> bool:
+def _is_closed(vocabulary: VocabularyProfile, factor: float) -> bool:
     size, unseen = vocabulary.at(factor)
     return unseen < CLOSED_UNSEEN and size <= CLOSED_SIZE and vocabulary.tokens > 2 * vocabulary.size

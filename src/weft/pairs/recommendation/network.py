@@ -9,7 +9,7 @@ from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, is_transcription
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, is_transcription
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
@@ -31,7 +31,9 @@ KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
 
-def choose_model(profile: PairProfile, task: Task, device: Device, few_epochs: str | None = None) -> list[Choice]:
+def choose_model(
+    profile: PairProfile, task: TaskProfile, device: Device, few_epochs: str | None = None
+) -> list[Choice]:
     """The network for a task of that kind and size.
 
     ``few_epochs``: why there is only time for a few epochs. Then a Transformer is small, and hardly has dropout.
@@ -100,7 +102,7 @@ def _kept_characters(profile: PairProfile) -> float:
     return min(1.0, relations.common_characters * max(1.0, relations.length_ratio))
 
 
-def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
+def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[Choice]:
     pairs, few = profile.pairs, profile.pairs < FEW_WORDS
     are_numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if pairs <= HARD_WORDS and not are_numbers and (is_transcription(profile) or (few and _is_spelled(profile, task))):
@@ -126,7 +128,7 @@ def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
-def _is_spelled(profile: PairProfile, task: Task) -> bool:
+def _is_spelled(profile: PairProfile, task: TaskProfile) -> bool:
     """Whether words become about as many symbols, such as phones, as they have characters."""
     symbols = profile.target.tokens.mean / max(1.0, profile.source.characters.mean)
     return task.target == "symbol" and profile.source.tokens.median <= 2 and 0.5 <= symbols <= 2
@@ -167,7 +169,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     ]
 
 
-def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> list[Choice]:
+def _transformer(profile: PairProfile, task: TaskProfile, few_epochs: str | None) -> list[Choice]:
     layers, hidden, feed_forward, heads = _size(profile, task)
     reason = f"{profile.pairs:,} pairs"
     if few_epochs is not None and task.kind != "answer":
@@ -186,7 +188,7 @@ def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> li
     return choices
 
 
-def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, int]:
+def _size(profile: PairProfile, task: TaskProfile) -> tuple[tuple[int, int], int, int, int]:
     """Layers of encoder and decoder, width, inner width, heads."""
     pairs = profile.pairs
     if task.kind == "answer":
@@ -200,12 +202,12 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
     return (6, 6), 512, 2048, 8
 
 
-def _has_strict_rules(profile: PairProfile, task: Task) -> bool:
+def _has_strict_rules(profile: PairProfile, task: TaskProfile) -> bool:
     sizes = profile.source.spaced.size, profile.target.spaced.size
     return task.kind == "formal" and task.source == task.target == "symbol" and max(sizes) <= TINY_VOCABULARY
 
 
-def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
+def _dropout(profile: PairProfile, task: TaskProfile) -> tuple[float, str]:
     """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be memorized."""
     pairs = profile.pairs
     if task.kind == "answer":

@@ -7,7 +7,7 @@ from typing import Any
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, Task
+from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, TaskProfile
 from weft.pairs.recommendation.speed import steps_in
 
 VALIDATIONS = 20
@@ -30,7 +30,7 @@ WORD_MINUTES = 12
 
 def choose_training(
     profile: PairProfile,
-    task: Task,
+    task: TaskProfile,
     tree: dict[str, Any],
     device: Device,
     given_steps: int | None = None,
@@ -71,14 +71,14 @@ def choose_training(
     return choices
 
 
-def _duration(task: Task, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
+def _duration(task: TaskProfile, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
     """How long to train; formal languages to the end, as validation pairs are soon right, and new structures later."""
     if settings["training.patience"]:
         return Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings)
     return Choice("steps", f"{steps:,}", f"{reason}; new combinations are learned after the validation pairs", settings)
 
 
-def _delivered(profile: PairProfile, task: Task) -> dict[str, Any]:
+def _delivered(profile: PairProfile, task: TaskProfile) -> dict[str, Any]:
     """The weights that a run delivers, if they are not the best on validation.
 
     Formal languages with many pairs: the last ones, since validation pairs like the training pairs are soon all right
@@ -87,7 +87,7 @@ def _delivered(profile: PairProfile, task: Task) -> dict[str, Any]:
     return {"training.choose": "last"} if task.kind == "formal" and profile.pairs >= MANY_PAIRS else {}
 
 
-def epoch_tokens(profile: PairProfile, task: Task) -> int:
+def epoch_tokens(profile: PairProfile, task: TaskProfile) -> int:
     """The tokens of the longer side in all pairs, roughly."""
     lengths = []
     for unit, side in ((task.source, profile.source), (task.target, profile.target)):
@@ -99,7 +99,7 @@ def epoch_tokens(profile: PairProfile, task: Task) -> int:
     return max(1, round(profile.pairs * (mean + 1)))
 
 
-def _batch(tokens: int, task: Task, device: Device) -> int:
+def _batch(tokens: int, task: TaskProfile, device: Device) -> int:
     """Tokens of a batch: some fifty batches an epoch on a GPU; smaller ones on a CPU, where larger are not faster."""
     on_gpu = device == "cuda"
     if task.kind == "inflection" and on_gpu:
@@ -116,7 +116,7 @@ def _power_of_two(value: float, low: int, high: int) -> int:
     return power
 
 
-def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[int, str]:
+def _steps(profile: PairProfile, task: TaskProfile, tokens: int, batch: int) -> tuple[int, str]:
     """The number of updates, and why."""
     per_epoch = max(1, round(tokens / batch))
     usual = USUAL_STEPS if tokens <= LARGE_EPOCH else LARGE_STEPS
@@ -127,7 +127,7 @@ def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[i
     return steps, f"{steps / per_epoch:,.0f} epochs"
 
 
-def _epochs(profile: PairProfile, task: Task) -> int:
+def _epochs(profile: PairProfile, task: TaskProfile) -> int:
     """How often to see the pairs at most: more often where they are few and the answer is exact."""
     if task.kind == "summary":
         return 8
@@ -150,14 +150,14 @@ def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
     return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
 
-def _smoothing(task: Task) -> Choice:
+def _smoothing(task: TaskProfile) -> Choice:
     exceptions: dict[str, str] = {"answer": "one right answer", "copying": "what is copied is certain"}
     exceptions["formal"] = "one right output; smoothing costs new combinations of symbols"
     value, reason = (0.0, exceptions[task.kind]) if task.kind in exceptions else (0.1, "the usual amount")
     return Choice("label smoothing", str(value), reason, {"training.label_smoothing": value})
 
 
-def _metric(profile: PairProfile, task: Task, device: Device) -> Choice:
+def _metric(profile: PairProfile, task: TaskProfile, device: Device) -> Choice:
     several = profile.targets_per_source >= 2
     names, reason = _metrics(profile, task, several=several)
     settings: dict[str, Any] = {
@@ -171,7 +171,7 @@ def _metric(profile: PairProfile, task: Task, device: Device) -> Choice:
     return Choice("metric", names[0], reason, settings)
 
 
-def _metrics(profile: PairProfile, task: Task, *, several: bool) -> tuple[list[str], str]:
+def _metrics(profile: PairProfile, task: TaskProfile, *, several: bool) -> tuple[list[str], str]:
     if task.is_word_level:
         symbols = task.target == "symbol"
         second = "token_error_rate" if symbols else "character_error_rate"

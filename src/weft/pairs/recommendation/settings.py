@@ -11,7 +11,7 @@ from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile, left_out
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
-from weft.pairs.recommendation.kinds import Task, find_task
+from weft.pairs.recommendation.kinds import TaskProfile, find_task
 from weft.pairs.recommendation.network import choose_model
 from weft.pairs.recommendation.schedule import choose_training, epoch_tokens
 from weft.pairs.recommendation.speed import epochs_in
@@ -61,7 +61,7 @@ def choose_settings(
     return ChosenSettings(choices, _warnings(profile))
 
 
-def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float) -> str | None:
+def _few_epochs(profile: PairProfile, task: TaskProfile, device: Device, minutes: float) -> str | None:
     """The reason for a small model: on a CPU, ``minutes`` allow only a few epochs of the usual Transformer."""
     tree = as_tree(choose_model(profile, task, device))
     if device == "cuda" or tree["model"]["encoder"]["kind"] != "transformer":

@@ -8,7 +8,7 @@ from weft.data.preparation import has_corpus, read_corpus
 from weft.errors import RecipeError, option
 from weft.evaluation.pairs import GROUPINGS
 from weft.pairs.time_limit.budget import EVALUATION_SHARE, Speed, TimeLimit, fit_settings, lengthened
-from weft.pairs.time_limit.speed import Measured, measure
+from weft.pairs.time_limit.speed import MeasuredRun, measure
 from weft.recipe import Recipe
 from weft.recipe.corpus import as_list
 from weft.training.events import Fitted
@@ -46,7 +46,7 @@ def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedR
     shortest, longest = MEASURED_SECONDS
     seconds = min(max(MEASURED_SHARE * 60 * limit.minutes, shortest), longest)
     context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
-    measured = Measured(model, prepared.data, context, validation)
+    measured = MeasuredRun(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
     speed = measure(measured, seconds=seconds, translates=translates)
     sentences = None if validation is None else validation.searched

@@ -49,7 +49,7 @@ class UpdateSpeed(NamedTuple):
     startup: float
 
 
-class Measured(NamedTuple):
+class MeasuredRun(NamedTuple):
     """The updates and validations to measure."""
 
     model: Model
@@ -58,7 +58,7 @@ class Measured(NamedTuple):
     validation: RecipeValidation | None
 
 
-def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
+def measure(run: MeasuredRun, *, seconds: float, translates: bool) -> Speed:
     """Measure updates for some seconds (up to `MAX_TIMES` as long if there were few in them), and a validation.
 
     ``translates``: also measure how long translations take, which need the validation set.
