@@ -29,7 +29,7 @@ def commands() -> str:
 
     from weft.apps.cli import app
 
-    parts = ["# Commands\n\n" + NOTE + "What `--help` prints.\n"]
+    parts = ["# Commands\n\n" + NOTE + "The output of `--help` for every command.\n"]
     for name in names(get_command(app)):
         arguments = [sys.executable, "-m", "weft", *name.split(), "--help"]
         environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}

@@ -39,7 +39,7 @@ def command(
 
     By default the map is over words, or over tokens where a side is a single word; for a Transformer it is the mean
     over the heads of the second-to-last layer. --layer, --head and --kind select another map, over tokens; --heads
-    shows all of them. For a model that copies (model.copy), a table says how much of each token was copied.
+    shows all of them. For a model that copies (model.copy), a table shows how much of each token was copied.
     """
     check_picture(to)
     check_runs(run)

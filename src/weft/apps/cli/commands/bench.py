@@ -93,7 +93,7 @@ def translating(
     changes: Changes = None,
     device: Device = "auto",
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, help="Duration of each measurement: in batches, then one by one.")
+        float, typer.Option("--seconds", min=0.1, help="Duration of each measurement: in batches, then one at a time.")
     ] = 10.0,
     warmup: Annotated[int, typer.Option("--warmup", min=1, help="Sentences before the measurement.")] = 32,
     accept_new_data: AcceptNewData = False,
@@ -143,7 +143,9 @@ def scaling(
     recipe: RecipeName,
     changes: Changes = None,
     device: DeviceOrNone = None,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Duration of the measurement, about.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, help="Approximate duration of the measurement.")
+    ] = 1.0,
     vary: Annotated[
         list[str] | None,
         typer.Option(

@@ -223,7 +223,7 @@ def generate_command(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs.")] = 1_000,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A TSV file, compressed if its suffix says so; by default standard output."),
+        typer.Option("--out", help="A TSV file, compressed according to its suffix; by default standard output."),
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "train",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 1,

@@ -58,8 +58,8 @@ def command(
 
     Beam search: the tree of hypotheses that were kept, pruned and finished, and the best path. Greedy search and
     sampling: the candidates of every step, those that the sampling filters kept, and the chosen one. For a model
-    that copies (model.copy), a table says how much of each token of the output was copied. With --table, a search in
-    probabilities that are given, such as those of a lecture (docs/decoding.md has the format).
+    that copies (model.copy), a table shows how much of each token of the output was copied. With --table, the
+    search runs on given probabilities, such as those of a lecture (docs/decoding.md has the format).
     """
     check_picture(to)
     if table is not None:

@@ -41,7 +41,7 @@ Lora = Annotated[
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
-MINUTES_HELP = "Time limit: with PAIRS, networks of different kinds race, and the best one is trained with the rest."
+MINUTES_HELP = "Time limit: with PAIRS, networks of different kinds race, and the best one is trained in the time left."
 Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with PAIRS and with --minutes."
 Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
@@ -73,7 +73,7 @@ def command(
 ) -> None:
     """Train a model on pairs, or from a recipe, and print the run folder.
 
-    Given pairs, weft looks at a sample of them, chooses every setting and says why; the reasons are also in
+    Given pairs, weft looks at a sample of them, chooses every setting and explains why; the reasons are also in
     RUN/recipe.toml, which trains the same model again. --set changes a choice. Where there are no validation or test
     pairs, some are held out. See docs/own-pairs.md.
 
