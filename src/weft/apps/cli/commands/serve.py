@@ -60,7 +60,7 @@ def command(
 ) -> None:
     """Serve runs: a page to explore them, and an HTTP API to use them.
 
-    The page shows searches step by step, attention, its heads, and two models side by side. The API
+    The page shows searches step by step, the attention of every head, and two models side by side. The API
     translates, scores and streams; it also understands the clients of LibreTranslate. On SIGTERM the service finishes
     running requests and ends with exit code 0. docs/serving.md describes the API, the settings and how to deploy it.
     """
