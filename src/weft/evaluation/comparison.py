@@ -52,8 +52,8 @@ class RunScore(NamedTuple):
     """95 %, by bootstrap; exact for a share of 0 % or 100 %. None for metrics that are not sums over lines (distinct_1,
     distinct_2)."""
     difference: Difference | None
-    """From the first run; None for the first run itself, where there is no interval, and if the two scores have
-    different signatures: rep-n of words and of characters."""
+    """Difference from the first run; None for the first run itself, where there is no interval, and if the two scores
+    have different signatures: rep-n of words and of characters."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Comparison:
     """Sources that were translated; fewer than pairs if those with the same source are one item."""
     metrics: list[MetricComparison]
     outputs: list[OutputDifferences]
-    """For every run but the first: the differences of its outputs from the first run's."""
+    """Differences of outputs from those of the first run, for every other run."""
     searches: list[str]
     """The signature of the search of each run."""
     resampling: Resampling
@@ -122,7 +122,7 @@ class Comparison:
         ]
 
     def record(self, examples: int = 5) -> dict[str, Any]:
-        """For ``--json``."""
+        """The comparison as JSON values, for ``--json``."""
         return {
             "runs": self.runs,
             "pairs": self.pairs,

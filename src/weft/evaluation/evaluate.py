@@ -114,7 +114,7 @@ class Evaluation:
         return f"{plural(self.items, 'item')} with {plural(self.pairs, 'reference')}"
 
     def record(self) -> dict[str, Any]:
-        """For ``--json``: every number with its signature."""
+        """Every number with its signature, for ``--json``."""
         numbers: dict[str, dict[str, Any]] = {}
         for score in self.scores:
             numbers[score.name] = {"value": score.value, "signature": score.signature}

@@ -1,4 +1,4 @@
-"""Where an output differs from its reference, to be shown in one line: ``the [cat] sat``, ``the [dog] sat``.
+"""Marked differences between an output and its reference, each in one line: ``the [cat] sat``, ``the [dog] sat``.
 
 Units are tokens between spaces or, of texts of one token, characters. Long texts are shortened to the surroundings of
 their first difference, and characters that a terminal might act on are shown as escapes.

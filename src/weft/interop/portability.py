@@ -1,4 +1,4 @@
-"""To which formats a model can be exported, by its recipe alone: before it is trained. No torch is imported.
+"""The formats that a model can be exported to, from its recipe alone, before it is trained. No torch is imported.
 
 The rules are those of the exporters, which refuse a run with the same reasons:
 
@@ -35,7 +35,7 @@ class Portability(NamedTuple):
 
 
 def portability(recipe: Recipe) -> list[Portability]:
-    """For each format, whether a run of this recipe can be exported to it."""
+    """Whether a run of this recipe can be exported, for each format."""
     kind, _ = find_architecture(recipe)
     model_class = "" if kind is None else f" ({CLASSES[kind]})"
     return [

@@ -23,7 +23,7 @@ FINALISTS = 3
 
 
 class CandidateCost(NamedTuple):
-    """How long a candidate takes, measured."""
+    """Measured times of a candidate, in seconds."""
 
     start: float
     """Seconds before its first step: starting a process, reading the data, building the model."""

@@ -37,7 +37,7 @@ class PlannedRun(NamedTuple):
     """Recipes that the time limit is to decide between and to be used up with; the first is ``recipe``."""
 
     def evaluation_items(self, plan: Fitted | TimeUsed | None) -> int | None:
-        """How many items of the test set there is time to evaluate now; None: all.
+        """The number of test items that there is time to evaluate now; None: all.
 
         ``plan``: the last event that says how long an item takes.
         """

@@ -14,7 +14,7 @@ from weft.errors import DataError
 
 
 def record(scale: Scale) -> dict[str, Any]:
-    """All of it as values of JSON."""
+    """A measurement as JSON values."""
     return {
         "recipe": scale.recipe,
         "device": scale.device,

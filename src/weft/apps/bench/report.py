@@ -112,7 +112,7 @@ def _share_row(curve: Curve) -> Row:
 
 
 def charts(scale: Scale) -> list[Chart]:
-    """For every size: time with the fastest time that the machine allows, and memory with what is available."""
+    """Two charts per size: time beside the least time that the machine allows, and memory beside what is available."""
     drawn = []
     for axis in AXES.values():
         curves = [curve for curve in scale.curves if curve.axis == axis and len(curve.points) > 1]
@@ -160,7 +160,7 @@ def _chart(
 
 
 def _title(what: str, axis: SizeAxis, curves: list[Curve], growth: Callable[[Curve], Growth]) -> str:
-    """States the exponents."""
+    """A title that states the exponents."""
     parts = []
     for curve in curves:
         fitted = growth(curve)
@@ -172,7 +172,7 @@ def _title(what: str, axis: SizeAxis, curves: list[Curve], growth: Callable[[Cur
 
 
 def text(scale: Scale, width: int = 100, *, color: bool = False, ascii_only: bool = False) -> str:
-    """All of it for a terminal."""
+    """The tables, charts and notes for a terminal."""
     return render_lines([*_lines(scale, width, ascii_only)], width, color=color, ascii_only=ascii_only)
 
 
@@ -194,7 +194,7 @@ def _lines(scale: Scale, width: int, ascii_only: bool) -> Iterator[Text]:
 
 
 def notes(scale: Scale) -> list[str]:
-    """How to read the tables, and which sizes were left out."""
+    """Notes on reading the tables, and on the sizes that were left out."""
     on_cpu = scale.device == "CPU"
     memory = "resident memory of the process" if on_cpu else "memory of tensors on the GPU"
     available = "memory" if scale.available_memory is None else gigabytes(scale.available_memory)

@@ -20,7 +20,7 @@ class Sizes(NamedTuple):
     """Sentences."""
     beam: int
     vocabulary: int
-    """Tokens of each side."""
+    """Vocabulary size of each side."""
 
 
 class SizeAxis(NamedTuple):
@@ -48,7 +48,7 @@ AXES = {
 }
 CPU_LENGTH, CPU_BATCH = 16, 8
 GPU_LENGTH, GPU_BATCH = 32, 64
-"""So small that several times as much can be measured too."""
+"""Base sizes, small enough to measure several times as much too."""
 CHARACTERS = 128
 BYTES = 259
 """Vocabulary size of recipes whose tokenizer has no setting for it."""

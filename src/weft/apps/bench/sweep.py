@@ -64,7 +64,7 @@ class Stop:
     size: int
     reason: str
     predicted: bool = True
-    """Whether it was not even tried."""
+    """Whether the size was ruled out by a prediction, without trying it."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class TranslationSpeed:
     search: str
     batch_tokens: int | str
     sentences: int
-    """Translated during the measurement; a source may be counted several times."""
+    """Sentences translated during the measurement; a source may be counted several times."""
     seconds: float
     sentences_per_second: float
     output_tokens_per_second: float

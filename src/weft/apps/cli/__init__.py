@@ -119,7 +119,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """In place of `warnings.showwarning`: weft's own warnings are one line, without the line of code."""
+    """Replacement of `warnings.showwarning` that shows weft's own warnings in one line, without the line of code."""
     from weft.errors import WeftWarning
 
     stream = file or sys.stderr

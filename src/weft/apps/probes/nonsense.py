@@ -73,7 +73,7 @@ def nonsense(
 
 
 def make_nonsense(sources: list[str], random: Random) -> dict[str, list[str]]:
-    """Sources that mean nothing, by kind, one for each source. Of a source of one word, letters are shuffled."""
+    """Meaningless sources by kind, one for each source. If a source is one word, its letters are shuffled."""
     return {
         f"{SYLLABLE} {SYLLABLE} {SYLLABLE} …": [
             " ".join([SYLLABLE] * max(len(source.split()), 2)) for source in sources

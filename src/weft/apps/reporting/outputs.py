@@ -57,7 +57,7 @@ class TestOutputs:
     name: str
     """"test set", "validation set", or the name of a file."""
     note: str
-    """Why it is not the test set; empty if it is."""
+    """The reason why it is not the test set; empty if it is."""
     split: str | None
     """"test" or "valid", if it is all of this split of the recipe."""
     given: EvaluationSet

@@ -38,7 +38,7 @@ def ensemble_members(folders: Sequence[Path], recipes: Mapping[Path, Recipe]) ->
 
 
 def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:
-    """By the metric of the recipe, with 95 % intervals and the p-value of the difference from the first run."""
+    """Compare by the metric of the recipe, with 95 % intervals and p-values of the differences from the first run."""
     from weft.data.preparation import read_corpus
     from weft.evaluation.comparison import ComparedRun, compare_candidates
     from weft.evaluation.significance import Resampling
@@ -70,7 +70,7 @@ def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: 
 
 
 def _losses(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:
-    """By the loss of a target token."""
+    """Compare by the loss per target token."""
     from weft.data.preparation import read_corpus
     from weft.translation.load import load
 

@@ -72,7 +72,7 @@ class Failed(TuningEvent):
 
 @dataclass(frozen=True)
 class RungFinished(TuningEvent):
-    """Who continues, the best first."""
+    """The candidates that continue are known, the best first."""
 
     rung: int
     survivors: list[str]

@@ -24,7 +24,7 @@ VALIDATION_SHARE = 0.25
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 VALIDATIONS = (8, 16, 24)
-"""How often a training that is not stopped is validated; multiples of 8, so that each rung ends with a validation."""
+"""Possible numbers of validations of a full training; multiples of 8, so that each rung ends with a validation."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class TuningPlan:
     """The step that each rung trains to."""
     validations: int
     valid_sentences: int
-    """Translated in each."""
+    """Sentences translated in each validation."""
     seconds: float
-    """Expected, of all rungs."""
+    """Expected time of all rungs."""
 
 
 def make_plan(
@@ -86,14 +86,14 @@ def make_plan(
 def _sentences(
     recipe: Recipe, speeds: Sequence[CandidateCost], validations: int, *, seconds: float, parallel: int
 ) -> int:
-    """How many sentences each validation translates."""
+    """The number of sentences that each validation translates."""
     sentences = recipe.training.valid_sentences
     share = validation_share(speeds, validations, seconds=seconds, parallel=parallel)
     return min(sentences, max(round(sentences * share), MIN_SENTENCES)) if share < 1.0 else sentences
 
 
 def number_of_validations(recipe: Recipe) -> int:
-    """How often a candidate is validated: as often as the recipe says, within what rungs and time allow."""
+    """The number of validations of a candidate: that of the recipe, within the limits of rungs and time."""
     training = recipe.training
     wished = training.steps / training.validate_every if training.validate_every else 0
     return min(VALIDATIONS, key=lambda count: abs(count - wished))
@@ -110,7 +110,7 @@ def validation_share(speeds: Sequence[CandidateCost], validations: int, *, secon
 
 
 def fitted(recipe: Recipe, plan: TuningPlan) -> Recipe:
-    """The recipe for the steps and validations of a plan; what is counted in them is scaled along."""
+    """The recipe with the steps and validations of a plan; settings that count in these units are scaled too."""
     training, steps, validations = recipe.training, plan.steps, plan.validations
     before = training.steps / training.validate_every if training.validate_every else validations
     changes = {
@@ -125,5 +125,5 @@ def fitted(recipe: Recipe, plan: TuningPlan) -> Recipe:
 
 
 def _scaled(count: int, factor: float) -> int:
-    """0 stays 0: never."""
+    """A scaled count, at least 1; 0 stays 0 (never)."""
     return max(round(count * factor), 1) if count else 0

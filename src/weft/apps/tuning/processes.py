@@ -22,7 +22,7 @@ from weft.runtime.processes import child_environment, core_count
 WORKER = ["-m", "weft.apps.tuning.worker"]
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
-"""How long to wait for processes that save their checkpoints."""
+"""Time to wait for processes that save their checkpoints."""
 PER_GPU = 2
 """Candidates that share a GPU by default; a small model does not use all of one."""
 
@@ -37,7 +37,7 @@ class Slots(NamedTuple):
 
 
 def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
-    """By default a candidate on every core, or two on every GPU."""
+    """The slots for candidates: by default one per core, or two per GPU."""
     from weft.runtime.devices import choose_device
 
     cores = core_count()

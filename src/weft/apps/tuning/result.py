@@ -53,7 +53,7 @@ class EnsembleResult:
     members: tuple[str, ...]
     value: float
     gain: float
-    """Over the best candidate, in the direction that is better."""
+    """Improvement over the best candidate, in the direction that is better."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class TuningResult:
         )
 
     def difference_from_base(self) -> tuple[int, float] | None:
-        """How much better the best candidate is than the recipe, and at which step.
+        """The improvement of the best candidate over the recipe, and its step.
 
         On the whole validation set if both were trained to the end, else at the last step at which both were validated.
         """
@@ -145,11 +145,11 @@ class TuningResult:
         return None if step is None else (step, sign * (best_values[step] - base_values[step]))
 
     def record(self) -> dict[str, Any]:
-        """For results.json and ``--json``."""
+        """The result as JSON values, for results.json and ``--json``."""
         return dict(json_value(asdict(self)))
 
     def write(self, folder: TuningFolder, recipe: Recipe) -> None:
-        """results.json, results.tsv, best.toml and the picture."""
+        """Write results.json, results.tsv, best.toml and the picture."""
         from weft.pictures.tuning_curves import draw_curves
 
         save_text(folder.path / "results.json", json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n")

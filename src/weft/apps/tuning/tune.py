@@ -112,7 +112,7 @@ def default_folder(recipe: Recipe) -> Path:
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe for a file in another folder, of whichever run it was."""
+    """The recipe for a file in another folder, with an absolute data folder; new data are accepted."""
     data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
     return recipe.model_copy(update={"data": data}).accepting_new_data()
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 STARTED = time.monotonic()
 LOCK_SECONDS = 60.0
-"""How long to wait for a worker of a killed parent, which is saving its checkpoint."""
+"""Time to wait for a worker of a killed parent, which is saving its checkpoint."""
 
 
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:

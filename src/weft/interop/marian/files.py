@@ -1,4 +1,4 @@
-"""Which files of a folder are the model, the settings of its decoder, and its vocabularies.
+"""Finding the model of a folder, the settings of its decoder, and its vocabularies.
 
 A model is named itself, or is the only `.npz` of a folder; of several, `model.npz`, or that with the best score of
 validation by the translations (`.best-translation.npz`), BLEU, chrF or perplexity.

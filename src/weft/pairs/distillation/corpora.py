@@ -199,7 +199,7 @@ def closest(texts: Sequence[str], reference: str) -> str:
 
 
 def corpus_weights(entries: Sequence[CorpusEntry], sizes: Sequence[int], temperature: float) -> list[float]:
-    """How often each corpus of data.train is sampled, as `weft.data.batching.mixture` weighs them."""
+    """The sampling weight of each corpus of data.train, as in `weft.data.batching.mixture`."""
     given = [entry.settings.weight for entry in entries]
     if any(weight is not None for weight in given):
         return [1.0 if weight is None else weight for weight in given]

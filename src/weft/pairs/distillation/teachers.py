@@ -67,13 +67,13 @@ class Teachers(NamedTuple):
         return settings.model_copy(update=files)
 
     def translator(self, **options: Any) -> Translator:
-        """To translate with."""
+        """The teachers as a translator."""
         from weft.translation.load import load
 
         return load(*self.folders, device=self.device, **options)
 
     def model(self) -> Model:
-        """To train with, in single precision; on the CPU."""
+        """The teachers' model for word-level losses, in single precision, on the CPU."""
         from weft.translation.load import load
 
         return load(*self.folders, device="cpu", precision="fp32", engine="torch").model

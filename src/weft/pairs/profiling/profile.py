@@ -70,7 +70,7 @@ class PairProfile:
 
     @property
     def scale(self) -> float:
-        """How many times larger the corpus is than the sample."""
+        """The size of the corpus relative to the sample."""
         return max(1.0, self.pairs / self.sampled)
 
     def record(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | Non
 
 
 def left_out(bad_rows: int, first_error: str | None) -> str:
-    """How many rows are left out, and the first reason."""
+    """The number of rows that are left out, and the first reason."""
     verb = "is left out" if bad_rows == 1 else "are left out; the first"
     return f"{plural(bad_rows, 'row')} that cannot be read {verb}: {first_error}"
 
@@ -213,7 +213,7 @@ class _Samples:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
 
     def _error(self, cells: list[str | None]) -> str | None:
-        """Why the corpus will not be able to read a row; None if it will."""
+        """The error with which the corpus will refuse a row; None if it can be read."""
         columns = self.columns
         if columns.names is not None:
             return self._missing_text(cells)

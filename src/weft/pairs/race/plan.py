@@ -27,7 +27,7 @@ MODEL_SAFETY = 1.05
 DISTILLATION = 1.5
 """Distilling models into one is planned to take as long as this many of them."""
 REFIT = 1.5
-"""How many times as many steps as before the observed speed must allow, for the steps to be fitted again."""
+"""The steps are fitted again if the observed speed allows at least this many times as many as before."""
 
 
 class RaceTimes(NamedTuple):
@@ -54,14 +54,14 @@ def rung_lengths(rungs: int) -> list[float]:
 
 
 def too_short_before(times: RaceTimes) -> str | None:
-    """Why there is no time for a race, before anything is measured; None if there may be."""
+    """The reason why there is no time for a race, before anything is measured; None if there may be."""
     if times.probe < MIN_PROBE_SECONDS:
         return f"{times.probe:.2g} s for each candidate, at least {MIN_PROBE_SECONDS:g} s are needed"
     return None
 
 
 def too_short(times: RaceTimes, probe: Fitted) -> str | None:
-    """Why there is no time for a race, by the measured speed of the recommended recipe; None if there is.
+    """The reason why there is no time for a race, by the measured speed of the recommended recipe; None if there is.
 
     ``probe``: that recipe, fitted to the time of a probe.
     """
@@ -80,7 +80,7 @@ class TrainedModel(NamedTuple):
     seed: int
     steps: int
     recipe_steps: int
-    """Before they were fitted to the time."""
+    """Steps of the recipe, before they were fitted to the time."""
     training_seconds: float
     """Updates and validations."""
     other_seconds: float
@@ -99,7 +99,7 @@ class FurtherModel(NamedTuple):
     refits: bool = False
     """Whether its steps are fitted to the time that is left, since there is time for more than the others had."""
     reason: str | None = None
-    """Why there is none."""
+    """The reason why there is no further model."""
 
 
 def further_model(models: Sequence[TrainedModel], seconds: float) -> FurtherModel:

@@ -64,7 +64,7 @@ class RaceRecord:
         }
 
     def save(self, elapsed: float) -> None:
-        """``elapsed``: seconds since the race began, without interruptions."""
+        """Write the file; ``elapsed``: seconds since the race began, without interruptions."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.content["elapsed"] = elapsed
         save_text(self.folder / RACE_FILE, json.dumps(json_value(self.content), indent=1) + "\n")

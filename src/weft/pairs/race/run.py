@@ -28,7 +28,7 @@ from weft.training.train import Events, TrainingOptions
 REFERENCES = 0.5
 """The share of reference pairs among those that a student is trained on; the others have outputs of the ensemble."""
 MEASUREMENTS = 2
-"""How often the speed is measured before it is taken for too slow: the first updates of a process are."""
+"""Measurements before a speed counts as too slow: the first updates of a process are slow."""
 
 
 class SharedPreparation:

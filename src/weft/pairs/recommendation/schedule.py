@@ -15,7 +15,7 @@ PATIENCE = 10
 """Validations without improvement; half of them, as the cosine schedule improves most towards its end."""
 MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
 FORMAL_STEPS = 12_000
-"""For formal languages: training pairs are learned sooner, but new combinations of their symbols are not."""
+"""Steps for formal languages: training pairs are learned sooner, new combinations of symbols are not."""
 LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
@@ -36,7 +36,7 @@ def choose_training(
     given_steps: int | None = None,
     few_epochs: str | None = None,
 ) -> list[Choice]:
-    """How to train the model of `tree`, how to search with it, and what it is judged by.
+    """The training of the model of `tree`, its search, and its metric.
 
     ``given_steps``: the number of steps, if it was given; warmup and validations depend on it.
     ``few_epochs``: why there is only time for a few epochs.
@@ -72,7 +72,7 @@ def choose_training(
 
 
 def _duration(task: TaskProfile, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
-    """How long to train; formal languages to the end, as validation pairs are soon right, and new structures later."""
+    """The duration of training; to the end for formal languages, whose new structures are learned late."""
     if settings["training.patience"]:
         return Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings)
     return Choice("steps", f"{steps:,}", f"{reason}; new combinations are learned after the validation pairs", settings)
@@ -128,7 +128,7 @@ def _steps(profile: PairProfile, task: TaskProfile, tokens: int, batch: int) -> 
 
 
 def _epochs(profile: PairProfile, task: TaskProfile) -> int:
-    """How often to see the pairs at most: more often where they are few and the answer is exact."""
+    """The largest number of epochs: higher where pairs are few and answers are exact."""
     if task.kind == "summary":
         return 8
     if task.kind == "inflection":

@@ -9,7 +9,7 @@ SECONDS_PER_BATCH = 0.04
 SECONDS_PER_MILLION = 0.05
 """Additional time per batch for each million weights that a token is multiplied by."""
 HARD_POSITIONS = 5
-"""How many times the work of soft attention hard attention is: it predicts a token from every source position."""
+"""The work of hard attention relative to soft attention: it predicts a token from every source position."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 

@@ -22,7 +22,7 @@ MAX_SHARE = 0.25
 FREQUENT_SHARE, FREQUENT_PAIRS = 0.1, 10
 """A source with more than this share of the pairs that are held out, and as many pairs, is better trained on."""
 MAX_HALVINGS = 2
-"""How often shares are halved for that."""
+"""The largest number of times that shares are halved for that."""
 MIN_SOURCES = 10
 """With fewer different sources than this, the reason counts sources, not pairs."""
 NAMES = {"valid": "validation pairs", "test": "test pairs"}

@@ -28,20 +28,20 @@ GOOD_VALIDATIONS = 10
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 MIN_STEPS = 20
-"""Below this many steps a warning says how much more time is needed; the run is trained nevertheless."""
+"""Below this many steps a warning says how much more time is needed; the run is trained anyway."""
 MIN_WARMUP = 100
 """Warmup is not reduced below this many steps if the run has at least five times as many."""
 EVALUATION_SHARE = 0.15
 """The fraction of the time that is planned for the evaluation after training. If a large test set takes longer, the
 time that is left in the end decides how much of it is evaluated."""
 MAX_LENGTHENING = 4.0
-"""How many times as many steps as those of the recipe a run may have in order to use up the time."""
+"""The largest factor by which the steps of a recipe are increased to use up the time."""
 MAX_MODELS = 4
 """Models of the same recipe that are trained at most, of different seeds, to use up the time."""
 
 
 class TimeLimit(NamedTuple):
-    """How long a run may take, from the moment it starts to read its data."""
+    """The time limit of a run, counted from the moment it starts to read its data."""
 
     minutes: float
     start: float
@@ -69,7 +69,7 @@ class TimeLimit(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """How long the parts of training take on this machine, in seconds."""
+    """Times of the parts of training on this machine, in seconds."""
 
     step: float
     startup: float = 0.0
@@ -104,7 +104,7 @@ class _Validations(NamedTuple):
 
     number: int
     sentences: int
-    """Translated in each."""
+    """Sentences translated in each validation."""
     cost: float
     """Seconds of each."""
     averaging: int

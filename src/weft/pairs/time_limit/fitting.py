@@ -72,7 +72,7 @@ def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedR
 
 
 def _evaluation(recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit) -> _Evaluation:
-    """How long the evaluation on the test set takes, and how many items of it are planned."""
+    """The duration of the evaluation on the test set, and its planned number of items."""
     items = evaluation_size(recipe) if limit.evaluates else 0
     if not items:
         return _Evaluation()
@@ -95,7 +95,7 @@ def evaluation_size(recipe: Recipe) -> int:
 
 
 class EvaluationPlan(Protocol):
-    """How many items of the test set time is reserved for; None: all; and how long each takes."""
+    """The number of test items that time is reserved for (None: all), and the time per item."""
 
     @property
     def test_items(self) -> int | None: ...
@@ -104,7 +104,7 @@ class EvaluationPlan(Protocol):
 
 
 def evaluation_items_within(recipe: Recipe, plan: EvaluationPlan, seconds: float) -> int | None:
-    """How many items of the test set are evaluated in the time that is left in the end; None: all of them.
+    """The number of test items to evaluate in the time that is left at the end; None: all of them.
 
     At least as many as were planned, for which time was reserved.
     """

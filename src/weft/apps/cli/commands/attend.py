@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.translation.results import HeadAttention
 
 DEFAULT_KINDS = ("cross", "decoder", "encoder")
-"""Without --kind, the first of these that the model has."""
+"""Kinds in order of preference; without --kind, the first one that the model has."""
 
 
 def command(
@@ -78,14 +78,14 @@ def command(
 
 
 class Selection(NamedTuple):
-    """Which heads to show; None: all."""
+    """The heads to show; None: all."""
 
     kind: str | None
     layer: int | None
     head: int | None
 
     def with_defaults(self, maps: list[HeadAttention]) -> Selection:
-        """With a single kind and layer: cross-attention if the model has it, and the last layer."""
+        """The selection with a single kind and layer: cross-attention if the model has it, and the last layer."""
         self._check_kind(maps)
         kinds = {candidate.kind for candidate in maps}
         kind = self.kind or next(name for name in DEFAULT_KINDS if name in kinds)

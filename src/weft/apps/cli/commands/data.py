@@ -78,7 +78,7 @@ def show_command(
 
 
 def _show_differences(recipe: Recipe, structures: TrainedStructures, *, as_json: bool) -> None:
-    """How the validation and test pairs that a recipe names or holds out differ from its training pairs."""
+    """Show differences of the validation and test pairs of a recipe, named or held out, from its training pairs."""
     from weft.data.pairs import RowError
     from weft.data.preparation import find_corpora
     from weft.pairs.recommendation.splits import NAMES

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE = Path("history.html")
 SECONDS, QUICK_SECONDS = 420, 20
-"""Expected on two cores with three seeds."""
+"""Expected duration on two cores with three seeds."""
 Watcher = Callable[["Condition", int, dict[str, Any]], None]
 
 

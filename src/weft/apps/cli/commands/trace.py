@@ -132,7 +132,7 @@ def _show(
 
 
 def _print_copied(copied: CopiedTokens) -> None:
-    """Which tokens of the best output were copied."""
+    """Print the tokens of the best output that were copied."""
     from rich.console import Console
 
     from weft.pictures.terminal import terminal_copied_tokens

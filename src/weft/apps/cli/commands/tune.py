@@ -169,7 +169,7 @@ class Reporter:
         self._compare_next(event)
 
     def _compare_next(self, event: TuningEvent) -> None:
-        """After the last candidate of the last rung, the best are compared."""
+        """Announce the comparison of the best after the last candidate of the last rung."""
         from weft.apps.tuning.events import RungStarted, Scored
 
         if isinstance(event, RungStarted):

@@ -55,7 +55,7 @@ def exit_code(interruption: KeyboardInterrupt | CommandInterrupted) -> int:
 
 
 def raise_on_signals() -> None:
-    """From now on these signals raise `Interrupted`, except for those that are ignored (nohup ignores SIGHUP)."""
+    """Make these signals raise `Interrupted`, except those that are ignored (nohup ignores SIGHUP)."""
     for name in SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
