@@ -31,7 +31,7 @@ class RunOutcome:
         return "\n".join(self.lines())
 
     def lines(self, mark: Mark = in_brackets) -> list[str]:
-        """Line by line; ``mark``: how a difference between output and reference is shown."""
+        """The outcome line by line; ``mark``: shows a difference between output and reference."""
         former = [] if self.forgetting is None else ["", str(self.forgetting)]
         return [*self.summary.lines(mark), *former]
 

@@ -69,7 +69,7 @@ class Method(NamedTuple):
         return self.references < 1
 
     def describe(self) -> str:
-        """A short description for people."""
+        """A short description."""
         parts = []
         if self.uses_outputs:
             kind = "sequence-level" if self.name != "interpolation" else "sequence-level interpolation"
