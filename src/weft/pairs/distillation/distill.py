@@ -62,7 +62,7 @@ def distill(
     device: str = "auto",
     accept_new_data: bool = False,
 ) -> Events:
-    """Train a student on the outputs of teachers; the events are those of `weft.train`, after a `TargetsWritten` per file.
+    """Train a student on outputs of teachers; the events are those of `weft.train`, after a `TargetsWritten` per file.
 
         for event in weft.distill(["runs/a", "runs/b"], "pairs.tsv", "runs/student", student="small"):
             print(event)
