@@ -87,7 +87,7 @@ def _inflection(profile: PairProfile) -> list[Choice]:
     choices = [
         Choice("model", "GRU 256", reason, recurrent("gru", 256, 128)),
         Choice("sources", each, "the word, and its features", {"model.sources.count": sources}),
-        Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
+        Choice("dropout", "0.4", "words are short and soon memorized", {"model.dropout": 0.4}),
     ]
     kept = _kept_characters(profile)
     if kept > KEPT_CHARACTERS:
@@ -112,7 +112,7 @@ def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[C
         return [
             Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
-            Choice("dropout", "0.5", f"{number} of words, soon learned by heart", {"model.dropout": 0.5}),
+            Choice("dropout", "0.5", f"{number} of words, soon memorized", {"model.dropout": 0.5}),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
@@ -124,7 +124,7 @@ def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[C
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
     if are_numbers:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
-    reason = "words are short and soon learned by heart"
+    reason = "words are short and soon memorized"
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
@@ -146,7 +146,7 @@ def _summary(profile: PairProfile) -> list[Choice]:
     rare = profile.relations.copied_rare_words
     model = "LSTM 512 with attention and coverage"
     return [
-        Choice("model", model, f"{profile.pairs:,} pairs; nothing is said twice", settings),
+        Choice("model", model, f"{profile.pairs:,} pairs; coverage prevents repetition", settings),
         Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True}),
         Choice("dropout", "0.3", f"{profile.pairs:,} pairs", {"model.dropout": 0.3}),
     ]
@@ -161,7 +161,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     ratio = max(2, math.ceil(2 * profile.target.tokens.p99 / max(1, profile.source.tokens.median)))
     return [
         Choice("model", "GRU 128", f"commands of at most {symbols} symbols: strict rules", network),
-        Choice("attention", "by location", "it moves on from its last position, at any length", location),
+        Choice("attention", "by location", "it moves forward from its last position, at any length", location),
         Choice("dropout", "0.5", "rules, not pairs, are to be learned", {"model.dropout": 0.5}),
         Choice(
             "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}

@@ -57,7 +57,7 @@ def choose_training(
     settings |= _delivered(profile, task)
     schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
-        Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
+        Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens per epoch", {"training.batch_tokens": batch}),
         _duration(task, steps, reason, settings),
         Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup:,} steps", schedule),
         _smoothing(task),

@@ -129,4 +129,4 @@ def _lengths(profile: PairProfile, task: TaskProfile) -> list[Choice]:
         return []
     limit = min(1_000, 50 * -(-round(1.2 * length) // 50))
     reason = f"the longest text of the sample has about {length:,}"
-    return [Choice("longest pair", f"{limit} tokens a side", reason, {"data.max_length": limit})]
+    return [Choice("longest pair", f"{limit} tokens per side", reason, {"data.max_length": limit})]

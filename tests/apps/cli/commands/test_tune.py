@@ -54,7 +54,7 @@ def test_an_interruption(command, monkeypatch, tmp_path):
     runner = InventedRunner(lambda name, step: 1.0, stop_after=2)
     monkeypatch.setattr("weft.apps.tuning.tune._process_runner", lambda *arguments: runner)
     said = command("tune", "grammar", "--out", tmp_path / "out", check=130)
-    assert said.stderr.splitlines()[-1] == "weft: interrupted; the same command continues"
+    assert said.stderr.splitlines()[-1] == "weft: interrupted; repeat the command to continue"
 
 
 def test_pairs_in_place_of_a_recipe(command, monkeypatch, tmp_path):

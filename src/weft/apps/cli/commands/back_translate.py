@@ -49,7 +49,7 @@ def command(
             [run, *(more or ())], targets, out, tag=tag, n_best=n_best, search=settings, device=device
         )
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
     left_out = f"; left out: {plural(written.left_out, 'target')} without a usable source" if written.left_out else ""
     typer.echo(f"{plural(written.rows, 'pair')}{left_out}", err=True)

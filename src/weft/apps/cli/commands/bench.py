@@ -132,7 +132,7 @@ def translating(
     typer.echo(f"sentences/s      {speed.sentences_per_second:,.1f} ({speed.sentences:,} in {speed.seconds:.1f} s)")
     typer.echo(f"output tokens/s  {speed.output_tokens_per_second:,.0f}")
     p50, p99 = speed.latency_p50_milliseconds, speed.latency_p99_milliseconds
-    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {speed.calls:,} sentences one by one")
+    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {speed.calls:,} sentences, one at a time")
     typer.echo(f"peak memory      {speed.memory_bytes / 2**20:,.0f} MiB")
     typer.echo(f"CPU              {speed.threads} threads, {speed.cores:.1f} cores busy")
     typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")

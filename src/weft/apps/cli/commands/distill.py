@@ -110,7 +110,7 @@ def command(
     try:
         typer.echo(_show(events))
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
 
 

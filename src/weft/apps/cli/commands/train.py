@@ -166,7 +166,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
 
     folder = request.folder(request.settings())
     if interrupted_race(folder):
-        typer.echo("weft: interrupted in the race; the same command continues it", err=True)
+        typer.echo("weft: interrupted in the race; repeat the command to continue it", err=True)
         return
     if not request.resume and RunFolder(folder).metrics.is_file():
         typer.echo(f"weft: interrupted while training further models; the run is complete: {folder}", err=True)

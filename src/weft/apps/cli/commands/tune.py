@@ -80,7 +80,7 @@ def command(
     try:
         _tune(settings, folder, minutes, parallel, as_json=as_json)
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
 
 
