@@ -60,8 +60,8 @@ def command(
     smoothing. All train to a first step, the better half to twice that step, and so on; the last three train to the
     end. They are compared on the validation set; the test set is not read.
 
-    The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; repeating the
-    command continues, even after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
+    The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; repeating the command
+    continues, even after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
     trained models, and the ensemble of the best three.
     """
     from weft.apps.tuning.folder import TuningFolder
