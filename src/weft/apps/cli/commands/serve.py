@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.apps.cli.arguments import Device, Engine, Precision
-from weft.apps.cli.terminal.signals import Interrupted
+from weft.apps.cli.terminal.signals import SignalInterrupt
 from weft.apps.serve.naming import Run, check_run, members, name_runs, parse_run
 from weft.errors import CheckpointError, DataError, RecipeError, plural
 from weft.runs.locks import lock_owner
@@ -147,7 +147,7 @@ def _serve(named: dict[str, Run], settings: ServeSettings, key_file: Path | None
     if problems:
         raise CheckpointError("\n".join(problems))
     if signals and signals[0] != signal.SIGTERM:
-        raise Interrupted(signals[0])
+        raise SignalInterrupt(signals[0])
 
 
 def _report_models(models: Models, server: Server, problems: list[str]) -> None:
