@@ -216,7 +216,7 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([event.loss for event in trainer.events() if isinstance(event, Step)])
         if captured:
-            assert any(update.graph is not None for update in trainer.update.captured.values())
+            assert any(update.graph is not None for update in trainer.update.recorder.graphs.values())
     assert losses[0] == pytest.approx(losses[1], rel=0.03 if "transformer" in name else 0.005)
     assert losses[0][-1] < losses[0][0]
 

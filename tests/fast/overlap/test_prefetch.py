@@ -107,7 +107,7 @@ def test_the_graphs_of_an_execution_are_freed(copier: Translator, engine: TorchE
     assert isinstance(loop, EagerLoop) and loop.graphs
     engine.execution.set_memory_limit(7)
     engine.release()
-    assert not loop.graphs and not loop.warm_starts and loop.max_bytes == 7
+    assert not loop.graphs and not loop.warm_starts and loop.limit == 7
 
 
 def test_the_first_batch_of_the_next_request_is_prepared_too(
