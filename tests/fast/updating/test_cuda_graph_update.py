@@ -229,7 +229,7 @@ class TestWhatCanBeCaptured:
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
-            ({}, {"consistency": 5.0}, False),
+            ({}, {"consistency": 5.0}, True),
             ({}, {"ema": 0.99, "word_dropout": 0.1, "choose": "last"}, True),
             ({}, {"distillation": 0.5}, False),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
@@ -341,14 +341,19 @@ def test_other_errors_and_a_fixed_size_are_raised(error: Exception, monkeypatch:
 RECURRENT = {"kind": "gru", "layers": 1, "hidden": 6}
 
 
+@pytest.mark.parametrize("consistency", [0.0, 2.0], ids=["one pass", "R-Drop"])
 @pytest.mark.parametrize("stack", [STACK, RECURRENT], ids=["attention", "recurrence"])
-def test_replayed_updates_are_plain_ones(stack: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_updates_are_plain_ones(
+    stack: dict[str, Any], consistency: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a simulated GPU: warm-up, captures of several shapes, replays; all losses are those of plain updates."""
     log = simulate_graphs(monkeypatch)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(cuda_graph_update, "copy_to_host", lambda statistics: lambda: UpdateStatistics(*statistics))
     monkeypatch.setattr(cuda_graph_update, "maybe_mark_dynamic", lambda *_: None)
-    settings = TrainingSettings(optimizer="adam", batch_tokens=40, precision="fp32", compile="off")
+    settings = TrainingSettings(
+        optimizer="adam", batch_tokens=40, precision="fp32", compile="off", consistency=consistency
+    )
     pairs = corpus([(4, 8), (9, 3), (5, 20), (2, 2)])
     models = [transformer(dropout=0.0, encoder=stack, decoder=stack) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())

@@ -183,10 +183,11 @@ def test_a_winner_with_fewer_steps_than_its_probe(monkeypatch: pytest.MonkeyPatc
     assert isinstance(weft.load("runs/mine").translate("bal").text, str)
 
 
+@pytest.mark.parametrize("ensemble", [60.0, 45.0])
 @pytest.mark.parametrize("better", [True, False])
-def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPatch, *, better: bool) -> None:
-    """By a function that is given; it is the run if validation agrees."""
-    values = {1: 50.0, 2: 60.0}
+def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: float, *, better: bool) -> None:
+    """By a function that is given, whatever the ensemble has reached; the student is the run if validation agrees."""
+    values = {1: 50.0, 2: ensemble}
 
     def score(folders: list[Path], _: Any) -> float:
         if folders[0].name == "distilled":
@@ -208,4 +209,5 @@ def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPa
     assert f"distilled into one model: exact_match {verdict} 50.00 that the best model promises" in lines
     assert weft.load_recipe("runs/mine/recipe.toml").seed == (7 if better else 1)
     assert not Path("runs/mine/race/distilled").exists()
+    assert Path("runs/mine/race/model-2").exists() == (ensemble > 50.0), "members of a better ensemble are kept"
     assert Path("runs/mine/race/distilled.data").exists() == better, "what its recipe names is kept"

@@ -36,7 +36,8 @@ from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
-from weft.training.loss import IGNORE_INDEX, forced_pass
+from weft.training.consistency import consistency_loss
+from weft.training.loss import IGNORE_INDEX, Loss, forced_pass
 from weft.training.update import PlainUpdate, TrainingContext, UpdateResult, UpdateStatistics, autocast
 
 WARMUP_UPDATES = 3
@@ -62,7 +63,7 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    if settings.consistency or settings.distillation:  # a teacher's forward pass has shapes of its own
+    if settings.distillation:  # a teacher's forward pass has other shapes
         return False
     has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
     return has_loss and architecture_of(model).fixed_shapes
@@ -310,14 +311,7 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.zero_grad(set_to_none=True)
             self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has its own rates
             with autocast(self.precision, self.device), self._half_weights():
-                loss = forced_pass(
-                    self.model,
-                    captured.source.ragged(),
-                    captured.inputs.ragged(),
-                    captured.targets,
-                    smoothing=self.settings.label_smoothing,
-                    coverage=self.settings.coverage_loss,
-                ).loss
+                loss = self._static_loss(captured)
             (loss.smoothed / captured.target_tokens).backward()
             norm = self.clip_gradients()
             self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
@@ -325,6 +319,14 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.found_inf = (~self.statistics.isfinite().all()).float()  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
+
+    def _static_loss(self, captured: CapturedUpdate) -> Loss:
+        """The loss of the batch in static memory."""
+        settings, source, inputs = self.settings, captured.source.ragged(), captured.inputs.ragged()
+        if settings.consistency:
+            return consistency_loss(self.model, source, inputs, captured.targets, settings)
+        options = {"smoothing": settings.label_smoothing, "coverage": settings.coverage_loss}
+        return forced_pass(self.model, source, inputs, captured.targets, **options).loss
 
 
 def copy_to_host(statistics: Tensor) -> Callable[[], UpdateStatistics]:

@@ -12,6 +12,7 @@ from weft.pairs.race.events import ProbeScored
 from weft.pairs.race.plan import MOST_OVERTIME, OVERTIME, PROBE_VALIDATIONS
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.time_limit import fitting
+from weft.pairs.time_limit.speed import update_speed
 from weft.recipe import Recipe
 from weft.runtime.activity import activity
 from weft.training.events import Averaged, Event, Finished, Fitted, Started, Step, Validation
@@ -106,7 +107,7 @@ class Probe:
         The last rung (share 1) is the end of the training, with the mean of the best checkpoints. A machine that has
         become slower ends a rung before, but not before the candidate has been validated in it.
         """
-        end = math.inf if share >= 1 else share * self.steps - PROBE_VALIDATIONS / 2  # intervals are rounded down
+        end = math.inf if share >= 1 else share * self.steps
         first = self.validated
         with activity(f"race: {self.name}", "steps", total=self.steps) as training:
             while not self.ended and self.validated < end and self._has_time(share, is_scored=self.validated > first):
@@ -126,9 +127,12 @@ class Probe:
 
     @property
     def step_seconds(self) -> float | None:
-        """The mean duration of the later updates; None before there are some."""
+        """The typical duration of the later updates; None before there are some.
+
+        An update during which another candidate was trained, and took long by that, does not count.
+        """
         later = self.step_durations[len(self.step_durations) // 2 :]
-        return sum(later) / len(later) if len(later) >= MIN_OBSERVED else None
+        return update_speed(later).step if len(later) >= MIN_OBSERVED else None
 
     def close(self) -> None:
         """End the training; its checkpoint is saved."""

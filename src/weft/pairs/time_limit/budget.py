@@ -152,11 +152,13 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
     return _fitted(settings.model_copy(update=changes), speed, validations)
 
 
-def lengthened(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> TrainingSettings:
+def lengthened(
+    settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None, *, models: int = MAX_MODELS
+) -> TrainingSettings:
     """Settings of longer runs that use up the time: one run, or several that are then distilled into one.
 
     A run of the recipe takes R of the T seconds, and a distillation `DISTILLATION` R. If two runs and a distillation
-    fit, as many runs are planned as do, at most `MAX_MODELS`: n runs of T / (n + `DISTILLATION`) seconds each.
+    fit, as many runs are planned as do, at most ``models``: n runs of T / (n + `DISTILLATION`) seconds each.
     Otherwise there is one run of T seconds: a second one would leave no time to combine the two. No run has more than
     `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those that no longer improve. Warmup and the
     interval of validations become longer in proportion. Settings that do not fit once are returned as they are.
@@ -166,7 +168,7 @@ def lengthened(settings: TrainingSettings, speed: Speed, seconds: float, sentenc
     needed = speed.startup + settings.steps * speed.step + validations.seconds
     if planned < needed:
         return settings
-    models = min(int(planned / needed - DISTILLATION), MAX_MODELS)
+    models = min(int(planned / needed - DISTILLATION), models)
     updates = planned / (models + DISTILLATION if models > 1 else 1) - speed.startup - validations.seconds
     steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
     if validations.number:

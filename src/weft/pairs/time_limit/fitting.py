@@ -70,18 +70,18 @@ def _measure_run(run: NewRun, limit: TimeLimit) -> _Measurement:
     return _Measurement(settings, measure(measured, seconds=seconds, translates=translates), validation)
 
 
-def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False, step_seconds: float | None = None) -> FittedRun:
+def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, step_seconds: float | None = None) -> FittedRun:
     """The recipe of a run with settings that fit into the limit.
 
-    ``lengthen``: more steps than the recipe has, if there is time for them (`lengthened`). ``step_seconds``: the
-    duration of an update where many were observed, in place of the one that is measured on a few.
+    ``models``: use up the time, with more steps than the recipe has, for one model or at most so many (`lengthened`).
+    ``step_seconds``: the duration of an update where many were observed, in place of the one measured on a few.
     """
     measured = _measure_run(run, limit)
     recipe, settings, sentences = run.recipe, measured.settings, measured.sentences
     speed = measured.speed if step_seconds is None else measured.speed._replace(step=step_seconds)
     evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
-    longer = lengthened(settings, speed, left, sentences) if lengthen else settings
+    longer = lengthened(settings, speed, left, sentences, models=models) if models else settings
     fitted = fit_settings(longer, speed, left, sentences)
     _check_corpora(recipe, fitted.settings.steps)
     event = Fitted(
