@@ -96,7 +96,7 @@ IMPORT_BY_NAME = {
 versions of plain functions, commands."""
 PLAIN_OPENINGS = (
     *("apps/bench", "apps/cli", "apps/cluster", "apps/probes", "apps/reporting", "apps/tuning"),
-    *("evaluation", "interop", "pairs", "pictures", "tasks"),
+    *("evaluation", "fast", "interop", "pairs", "pictures", "runtime", "tasks"),
 )
 """Packages whose docstrings open with the thing they describe."""
 TORCH_FREE = (
