@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.step_attention import KeysValues
+from weft.attention.multihead import KeysValues
 from weft.fast.recording.encoder import MAX_GRAPHS, MAX_ROWS
 from weft.fast.recording.recorder import RecordedFunction, Recorder
 from weft.fast.steps.kv_cache import LENGTH_MULTIPLE

@@ -9,7 +9,7 @@ from math import log
 from unicodedata import normalize
 
 from weft.text.string_distance import common_subsequence
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 COMPARED_PAIRS = 1_000
 """Pairs whose longest common subsequences are computed."""

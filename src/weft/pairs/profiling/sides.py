@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 INSIDE_WORDS = str.maketrans("", "", "'’-")
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "؟", "।")
@@ -82,7 +82,7 @@ class SideProfile:
     spaced: VocabularyProfile
     """The vocabulary of tokens between white space."""
     worded: VocabularyProfile
-    """The vocabulary of words, with punctuation apart (`weft.text.word_splitting`)."""
+    """The vocabulary of words, with punctuation apart (`weft.text.words`)."""
     token_characters: float
     """Mean number of characters of a token."""
     single: float
