@@ -152,7 +152,7 @@ def _concatenate(states: Sequence[StackState]) -> StackState:
 def _merge_records(
     records: Sequence[Sequence[AttentionRecord]], lengths_BK: Tensor, longest: int
 ) -> tuple[AttentionRecord, ...]:
-    """The self-attention of every column in its place among the tokens of all; ``records``: by encoder."""
+    """The self-attention of every column in its place among the tokens of all; ``records``: those of each encoder."""
     merged: list[AttentionRecord] = []
     for layers in zip(*records, strict=True):
         rows, heads = layers[0].weights_BHTS.shape[:2]

@@ -10,13 +10,13 @@ of "a a b" match), by the failure function of Knuth, Morris & Pratt 1977. Its *b
 met: those of all completed phrases, and those of the phrase with the longest match.
 
 At each step the candidates of a sentence are the 2k best extensions of each hypothesis, and every token that begins or
-continues a phrase it has not completed. The end token is allowed only where everything required occurred. Of each bank,
-the endings among its first k candidates are set aside as finished (only the last bank has any). The k slots of the beam
-are dealt like cards: one to each bank in turn, the last bank first, until k are dealt; a bank with no candidates left
-is skipped. So the fullest bank gains a token a step, however unlikely, unless a constraint or the model forbids it
-(−∞). A sentence is done when ``finish`` hypotheses (never fewer than requested) have been set aside, at its length
-limit, or when no token may follow. With nothing required there is one bank, and this is `beam_search` with its stop
-"finished".
+continues a phrase it has not completed. The end token is allowed only where everything required occurred. From each
+bank, the endings among its first k candidates are set aside as finished (only the last bank has any). The k slots of
+the beam are dealt like cards: one to each bank in turn, the last bank first, until k are dealt; a bank with no
+candidates left is skipped. So the fullest bank gains a token a step, however unlikely, unless a constraint or the model
+forbids it (−∞). A sentence is done when ``finish`` hypotheses (never fewer than requested) have been set aside, at its
+length limit, or when no token may follow. With nothing required there is one bank, and this is `beam_search` with its
+stop "finished".
 
 The search compares and ranks by scores (log-probabilities after the constraints); ``log_probability`` stays the
 model's. Finished hypotheses come first, best first. Those cut off come after them (``ended == "length"``), the ones
@@ -42,7 +42,7 @@ from weft.search.ranking import NO_ATTENTION, Ranking, coverage_score
 from weft.tree import map_tree, repeat
 
 Progress = tuple[tuple[int, int], ...]
-"""For each distinct phrase: its number of occurrences, and the matching tokens of the next occurrence."""
+"""Number of occurrences and matching tokens of the next occurrence, for each distinct phrase."""
 
 
 class PhraseTracker:
@@ -92,7 +92,7 @@ class PhraseTracker:
 
 
 def failure_function(phrase: Sequence[int]) -> list[int]:
-    """For each prefix of a phrase, the length of its longest proper prefix that is also its suffix."""
+    """The length of the longest proper prefix that is also a suffix, for each prefix of a phrase."""
     failure = [0] * len(phrase)
     for index in range(1, len(phrase)):
         length = failure[index - 1]
@@ -240,7 +240,7 @@ class ConstrainedBeamStep:
     def _score_tokens(
         self, log_probs_RV: Tensor, scores_RV: Tensor, beams: list[SentenceBeam]
     ) -> list[list[tuple[int, float, float]]]:
-        """For every row the tokens to consider, each with its score and log-probability: the 2k best, and those that
+        """The tokens to consider in every row, each with its score and log-probability: the 2k best, and those that
         continue its phrases."""
         size, end, device = self.options.size, self.request.end, log_probs_RV.device
         required: list[list[int]] = []

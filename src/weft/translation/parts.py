@@ -49,7 +49,7 @@ class Part(NamedTuple):
         return cls(number, count)
 
     def lines(self, *divisions: Sequence[int]) -> range:
-        """Which lines it has, counted from 0.
+        """The lines of the part, counted from 0.
 
         ``divisions``: the number of lines of each block of the source, for each size of blocks, the largest first. The
         first division into parts of about equal size is taken; if there is none, lines are.

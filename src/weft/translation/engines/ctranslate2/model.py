@@ -95,7 +95,7 @@ class CTranslate2Model:
     ) -> dict[int, list[Output]]:
         """The outputs of CTranslate2 for some of the rows, in batches of sources of similar length.
 
-        A batch has one maximum length, the largest of its rows'; ``same_limit``: only rows of the same one go together.
+        A batch has one maximum length, the largest of its rows'; ``same_limit``: batch only rows with equal limits.
         """
         translator = self._translator
         if seed is not None:  # a worker takes its seed once, when it samples for the first time
