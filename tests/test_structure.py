@@ -98,7 +98,8 @@ IMPORT_BY_NAME = {
 versions of plain functions, commands."""
 PLAIN_OPENINGS = (
     *("apps/bench", "apps/cli", "apps/cluster", "apps/probes", "apps/reporting", "apps/tuning"),
-    *("evaluation", "fast", "interop", "pairs", "pictures", "runtime", "tasks"),
+    *("attention", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs", "runtime"),
+    *("search", "tasks", "text", "translation"),
 )
 """Packages whose docstrings open with the thing they describe."""
 TORCH_FREE = (
