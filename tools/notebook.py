@@ -175,7 +175,7 @@ def from_markdown(page: str, folder: Path) -> dict[str, Any]:
 
 
 def _markdown_cell(prose: str, folder: Path) -> Cell:
-    """Folded answers are unfolded, as they have cells of their own; a link to a chapter is one to its notebook."""
+    """Unfold the answers, which have their own cells; turn links to a chapter into links to its notebook."""
     prose = prose.replace("<details markdown>\n", "").replace("</details>\n", "")
     prose = re.sub(r"<summary>(.*?)</summary>", r"### \1", prose)
     prose = re.sub(r"\]\((\d\d-[a-z-]+)\.md", r"](\1.ipynb", prose)

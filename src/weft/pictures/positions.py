@@ -70,7 +70,9 @@ def draw_positions(tables: Mapping[str, np.ndarray], to: str | Path, *, title: s
         raise DataError("no position tables to draw; expected at least 1")
     checked = {shorten(one_line(name), LONGEST_NAME): _checked(table, name) for name, table in tables.items()}
     if len(checked) < len(tables):
-        raise DataError(f"names of position tables start alike; expected them to differ in {LONGEST_NAME} characters")
+        raise DataError(
+            f"position tables with the same name; expected names that differ in their first {LONGEST_NAME} characters"
+        )
     heading = caption(title)
     return write_picture(to, [heading, *checked], lambda families: _figure(checked, heading, families))
 

@@ -50,8 +50,8 @@ class UpdateSpeed(NamedTuple):
     startup: float
 
 
-class Measured(NamedTuple):
-    """What is measured: the updates and the validations of a run."""
+class MeasuredRun(NamedTuple):
+    """The updates and validations to measure."""
 
     model: Model
     data: BatchSource
@@ -59,7 +59,7 @@ class Measured(NamedTuple):
     validation: RecipeValidation | None
 
 
-def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
+def measure(run: MeasuredRun, *, seconds: float, translates: bool) -> Speed:
     """Measure updates for some seconds (up to `MAX_TIMES` as long if there were few in them), and a validation.
 
     ``translates``: also measure how long translations take, which need the validation set.

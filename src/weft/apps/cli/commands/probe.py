@@ -44,7 +44,7 @@ def repeat_command(
     adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
-    """Show the probability of each token of a phrase that is repeated.
+    """Show the probability of each token of a repeated phrase.
 
     For a language model the copies continue the text, for a translation model they are the target of --source. In most
     models each copy makes the next one more probable. In Python: weft.probes.repeat(run, phrase).
@@ -74,11 +74,11 @@ def nonsense_command(
     adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
-    """Show how probable a model finds its outputs for sources that mean nothing, beside those for real ones.
+    """Compare the probabilities of a model's outputs for meaningless sources and for real ones.
 
-    Each real source becomes three that mean nothing: one syllable over and over (ag ag ag), its words in a random
+    Each real source is turned into three meaningless ones: a repeated syllable (ag ag ag), its words in a random
     order, and its letters in another script. AUROC: the probability that the output for a real source has the higher
-    mean log p: 0.5 by chance, 1 if the two can be told apart. In Python: weft.probes.nonsense(run).
+    mean log p: 0.5 by chance, 1 if the two are perfectly separated. In Python: weft.probes.nonsense(run).
     """
     _check(run, to, adapter)
     if file is not None:
@@ -110,7 +110,7 @@ def bias_command(
 ) -> None:
     """Count the genders that a model assumes where its source states none.
 
-    Templates of a language that does not say he or she are filled with professions and translated; outputs are counted
+    Templates in a language without words for he and she are filled with professions and translated; outputs are counted
     as feminine or masculine by their words, with a binomial interval (docs/probes.md has the format of the file). In
     Python: weft.probes.bias(run, templates).
     """
