@@ -99,9 +99,8 @@ IMPORT_BY_NAME = {
 """The only files that import by name, each from a literal table: public names, what a recipe can choose, faster
 versions of plain functions, commands."""
 PLAIN_OPENINGS = (
-    *("apps/bench", "apps/cli", "apps/cluster", "apps/probes", "apps/reporting", "apps/tuning"),
-    *("attention", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs", "runtime"),
-    *("search", "tasks", "text", "translation"),
+    *("apps", "attention", "data", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs"),
+    *("runtime", "search", "tasks", "text", "training", "translation"),
 )
 """Packages whose docstrings open with the thing they describe."""
 TORCH_FREE = (

@@ -144,9 +144,7 @@ def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float
     if elapsed > MAX_TIMES * seconds / 2:  # there is no time for more
         return elapsed / count
     while True:
-        start = time.monotonic()
-        validation.translate(model, count, **lengths)
-        elapsed = time.monotonic() - start
+        elapsed = _second_duration(lambda: validation.translate(model, count, **lengths))  # noqa: B023
         if count >= all_sentences or elapsed > min(LONG_ENOUGH, seconds / 2):
             return elapsed / count
         count = min(2 * count, all_sentences)
