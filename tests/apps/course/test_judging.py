@@ -12,6 +12,7 @@ from weft.apps.course.exercise import Exercise
 from weft.apps.course.exercises import EXERCISES
 from weft.apps.course.judging import judge
 
+
 def functions_of(source: str, name: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "student"}
     exec(compile(source, f"{name}.py", "exec"), namespace)
@@ -19,9 +20,7 @@ def functions_of(source: str, name: str) -> dict[str, Any]:
 
 
 def with_mistake(exercise: Exercise, mistake: str) -> dict[str, Any]:
-    return {
-        name: partial(function, mistakes=frozenset({mistake})) for name, function in exercise.solutions.items()
-    }
+    return {name: partial(function, mistakes=frozenset({mistake})) for name, function in exercise.solutions.items()}
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -1,13 +1,13 @@
 """Programming exercises of the course (docs/course): stub files, hidden tests, and hints.
 
-    weft course list                   every exercise with its chapter
-    weft course start 6                writes attention.py with a docstring and no solution
-    weft course check attention.py     runs hidden tests; a known mistake gets its hint
+    weft course list          every exercise with its chapter
+    weft course start 6       writes the stub files of a chapter
+    weft course check FILE    runs hidden tests; a known mistake gets its hint
 
 In Python:
 
     from weft.apps.course import check
-    result = check("attention.py")
+    result = check(path)
     result.passed, result.hints
 
     exercise.py   an exercise: cases, a reference solution, and its known mistakes
@@ -18,9 +18,9 @@ In Python:
     stubs.py      writes stub files
     report.py     the verdict as text
 
-Each exercise has a file in exercises/. A reference takes the names of mistakes: ``attention(Q, K, V, mistakes={"axis"})`` returns
-what a solution with the softmax along the wrong axis returns. A student's results are explained by the smallest set
-of mistakes that reproduces all of them.
+Each exercise has a file in exercises/. A reference takes the names of mistakes:
+``attention(Q, K, V, mistakes={"axis"})`` returns what a solution with the softmax along the wrong axis returns. A
+student's results are explained by the smallest set of mistakes that reproduces all of them.
 """
 
 from __future__ import annotations

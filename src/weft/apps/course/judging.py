@@ -110,7 +110,9 @@ def _problem(given: Any, expected: Any, *, shows_values: bool) -> str:
 
 def error_line(error: BaseException, file_name: str) -> str:
     """``line 12: ValueError: …``, with the last line of the student's file that the error passed through."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file_name]
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file_name
+    ]
     if isinstance(error, SyntaxError) and Path(error.filename or "").name == file_name:
         lines = [error.lineno]
     at = f"line {lines[-1]}: " if lines and lines[-1] else ""

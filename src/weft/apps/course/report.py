@@ -12,23 +12,25 @@ ASCII_MARKS = {True: "ok  ", False: "FAIL"}
 
 
 def report_text(result: CheckResult, width: int = 80, *, ascii_only: bool = False) -> str:
-    """Every case with its mark, what is wrong, and hints.
+    """Every case with its mark, what is wrong (where several cases in a row have one problem, once), and hints.
 
-        attention.py: scaled dot-product attention (chapter 6)
-          ✓ attention: one query, two keys, scores 112 and 96
-          ✗ attention: three queries, five keys
-            returned 0.3100 at [0][0][0], expected 0.4200
-        hint: …
-        1 of 5 cases passed
+    attention.py: scaled dot-product attention (chapter 6)
+      ✓ attention: one query, two keys, scores 112 and 96
+      ✗ attention: three queries, five keys
+        returned 0.3100 at [0][0][0], expected 0.4200
+    hint: …
+    1 of 5 cases passed
     """
     marks = ASCII_MARKS if ascii_only else MARKS
     exercise = result.exercise
     lines = [f"{result.path}: {exercise.title} (chapter {exercise.chapter})"]
+    before = ""
     for verdict in result.verdicts:
         lines.append(f"  {marks[verdict.passed]} {verdict.case}")
-        if verdict.problem:
+        if verdict.problem and verdict.problem != before:
             indent = " " * (3 + len(marks[False]))
             lines += textwrap.wrap(verdict.problem, width, initial_indent=indent, subsequent_indent=indent)
+        before = verdict.problem
     if result.broken:
         lines += textwrap.wrap(f"{result.path}: {result.broken}", width, subsequent_indent="  ")
     for hint in result.hints:

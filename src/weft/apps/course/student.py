@@ -1,4 +1,6 @@
-"""The child process that imports a student's file and runs the cases of an exercise; `weft.apps.course.checking` starts it.
+"""The child process that imports a student's file and runs the cases of an exercise.
+
+`weft.apps.course.checking` starts it:
 
     python -m weft.apps.course.student FILE EXERCISE SECONDS
 
@@ -15,6 +17,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 from weft.apps.course.exercises import find_exercise
@@ -40,10 +43,10 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def load_functions(path: str) -> dict[str, Any]:
+def load_functions(path: Path) -> dict[str, Any]:
     """What a file defines. It is not run as a program: code below ``if __name__ == "__main__"`` is left out."""
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    return runpy.run_path(path, run_name="student")
+    sys.path.insert(0, str(path.absolute().parent))
+    return runpy.run_path(str(path), run_name="student")
 
 
 def limited(function: Any, seconds: float) -> Any:
@@ -59,7 +62,7 @@ def limited(function: Any, seconds: float) -> Any:
 
 
 def main() -> None:
-    path, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    path, name, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
     end_with_parent(os.getppid())
     _, results = message_pipes()
     exercise = find_exercise(name)
@@ -73,10 +76,10 @@ def main() -> None:
         with time_limit(seconds):
             namespace = load_functions(path)
     except (Exception, TimeLimitExceeded, SystemExit) as error:
-        write_message(results, {"broken": error_line(error, os.path.basename(path))})
+        write_message(results, {"broken": error_line(error, path.name)})
         return
     functions = {case.function: limited(namespace.get(case.function), seconds) for case in cases}
-    judgment = judge(exercise._replace(name=os.path.basename(path).removesuffix(".py")), functions, report)
+    judgment = judge(exercise._replace(name=path.stem), functions, report)
     write_message(results, {"hints": judgment.hints})
 
 

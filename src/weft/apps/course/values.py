@@ -54,11 +54,15 @@ def first_difference(given: Any, expected: Any, where: str = "") -> Difference |
 
 
 def _same_element(given: Any, expected: Any) -> bool:
-    if isinstance(expected, Real) and isinstance(given, Real) and not isinstance(given, bool):
+    if _is_number(expected) and _is_number(given):
         if math.isnan(expected) or math.isnan(given):
             return math.isnan(expected) and math.isnan(given)
         return math.isclose(given, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return type(given) is type(expected) and given == expected
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and type(value) is not bool
 
 
 def has_nan(value: Any) -> bool:

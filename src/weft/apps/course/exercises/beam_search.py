@@ -38,9 +38,7 @@ def beam_search(next_words, size, max_length):
 '''
 
 
-def beam_search(
-    next_words: NextWords, size: int, max_length: int, *, mistakes: Mistakes = NONE
-) -> tuple[Words, float]:
+def beam_search(next_words: NextWords, size: int, max_length: int, *, mistakes: Mistakes = NONE) -> tuple[Words, float]:
     """argmax of Σ log p over the prefixes that were kept"""
     steps = max_length + ("late" in mistakes) - ("early" in mistakes)
     kept_count = size + ("wide" in mistakes) - ("narrow" in mistakes)
@@ -71,9 +69,7 @@ def beam_search(
     return words, math.exp(score) if "probability" in mistakes else score
 
 
-def _extensions(
-    prefix: Words, score: float, next_words: NextWords, mistakes: Mistakes
-) -> list[tuple[Words, float]]:
+def _extensions(prefix: Words, score: float, next_words: NextWords, mistakes: Mistakes) -> list[tuple[Words, float]]:
     if "forgotten" in mistakes:
         score = 0.0
     following = next_words(prefix)

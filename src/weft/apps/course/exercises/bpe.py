@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from weft.apps.course.exercise import NONE, Case, Exercise, Mistakes
 
@@ -46,11 +47,11 @@ def learn_merges(words: dict[str, int], count: int, *, mistakes: Mistakes = NONE
     for _ in range(count + ("one more" in mistakes) - ("one fewer" in mistakes)):
         counts: Counter[Pair] = Counter()
         for word, frequency in words.items():
-            for pair in zip(units[word], units[word][1:], strict=False):
+            for pair in pairwise(units[word]):
                 counts[pair] += 1 if "frequencies" in mistakes else frequency
         if "across" in mistakes:
             text = [unit for word, frequency in words.items() for unit in units[word] * frequency]
-            counts = Counter(zip(text, text[1:], strict=False))
+            counts = Counter(pairwise(text))
         if "counted once" in mistakes:
             ordered = sorted(counts, key=lambda pair: (-counts[pair], pair))
             return ordered[:count]

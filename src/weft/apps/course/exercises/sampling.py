@@ -89,6 +89,7 @@ def cases() -> list[Case]:
         Case("one word holds more than p", "nucleus", (peaked, 0.5), error_hint=EMPTY),
         Case("six words, p = 0.75", "nucleus", ([0.02, 0.5, 0.3, 0.1, 0.05, 0.03], 0.75)),
         Case("three words, u = 0.3", "sample", ([0.2, 0.15, 0.65], 1.0, 0.3)),
+        Case("the first word, u = 0.3", "sample", ([0.35, 0.2, 0.45], 1.0, 0.3)),
         Case("u = 0", "sample", (words, 0.8, 0.0)),
         Case("u = 0.5", "sample", (words, 0.8, 0.5)),
         Case("u = 0.9", "sample", (words, 0.8, 0.9)),
