@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "docs/course").glob("[0-9]*.md"))
 NAMES = [path.stem for path in CHAPTERS]
-SECTIONS = ["The equation", "In weft", "The picture", "Exercise", "Lab"]
+SECTIONS = ["The equation", "In weft", "The picture", "Exercises", "Lab"]
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?"
 SHORTER = (
     (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set data.train_size=60 --set data.valid_size=4"),
@@ -139,11 +139,23 @@ def test_parts_of_a_chapter(name: str) -> None:
     """Idea, equation, code, picture, exercise with an answer that is checked, lab; short enough for an evening."""
     page = text_of(name)
     assert re.findall(r"^## (.*)$", page, flags=re.M) == SECTIONS
-    assert page.count("```math\n") >= 1 and page.count("![") >= 1 and len(page.splitlines()) <= 165
-    answer = page.partition("<details markdown>")[2].partition("</details>")[0]
-    assert "<summary>Answer</summary>" in answer and re.search(r"assert|assert_close", answer)
+    assert page.count("```math\n") >= 1 and page.count("![") >= 1 and len(page.splitlines()) <= 260
+    check_exercises(page)
     assert "```console\n$ weft " in page.partition("## Lab")[2]
     assert "```text\n```" not in page, "an output that was never stored: run `make course`"
+
+
+def check_exercises(page: str) -> None:
+    """Four to six, from easy to hard; each has an answer, folded, or is a file to implement."""
+    exercises = re.findall(r"^\*\*(\d)\*\* (★+) ", page, flags=re.M)
+    assert [int(number) for number, _ in exercises] == list(range(1, len(exercises) + 1)) and 4 <= len(exercises) <= 6
+    stars = [len(mark) for _, mark in exercises]
+    assert stars == sorted(stars) and stars[0] == 1 and stars[-1] == 3
+    section = page.partition("## Exercises\n")[2].partition("## Lab\n")[0]
+    parts = re.split(r"^\*\*\d\*\* ", section, flags=re.M)[1:]
+    for number, part in enumerate(parts, 1):
+        assert (f"<summary>Answer {number}</summary>" in part) != ("**To implement.**" in part)
+    assert len(re.findall(r"assert|assert_close", section)) >= 2
 
 
 def test_the_pictures_are_those_that_the_chapters_show() -> None:
@@ -186,7 +198,7 @@ def test_equations_leave_code_alone(course: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
-    """One cell for each block of code; pictures are inside, answers unfolded, outputs left to the notebook."""
+    """One cell for each block of code; pictures are inside, answers folded, outputs left to the notebook."""
     page = text_of(name)
     made = course.notebook.from_markdown(page, ROOT / "docs/course")
     sources = [(cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]]
@@ -196,8 +208,13 @@ def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
         block[2].rstrip() if block[1] == "python" else "\n".join(f"!{line}" for line in block[2].splitlines())
         for block in course.CODE.finditer(page)
     ]
-    assert prose.count("$$") == 2 * page.count("```math\n") and "### Answer" in prose
-    assert not re.search(r"<details|```text|\.\./images|\]\(\d\d-[a-z-]*\.md\)", prose)
+    assert prose.count("$$") == 2 * page.count("```math\n") and "<summary>Answer 1</summary>" in prose
+    assert prose.count("<details>") == prose.count("</details>") >= page.count("<details markdown>")
+    answers = "".join(re.findall(r"^<details markdown>.*?^</details>", page, flags=re.M | re.S))
+    hidden = [cell for cell in made["cells"] if cell["metadata"].get("tags") == ["answer"]]
+    assert len(hidden) == len(re.findall(r"^```(?:python|sh)$", answers, flags=re.M)) > 0
+    assert all(cell["metadata"]["jupyter"] == {"source_hidden": True} for cell in hidden)
+    assert not re.search(r"<details markdown|```text|\.\./images|\]\(\d\d-[a-z-]*\.md\)", prose)
     assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
     assert sum(len(cell.get("attachments", {})) for cell in made["cells"]) == page.count("](../images/")
     json.dumps(made)
