@@ -22,6 +22,7 @@ SHORTER = (
     (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set training.steps=2 --set search.max_length=6"),
     (re.compile(r"^(weft train grammar-transformer.*)$", flags=re.M), r"\1 --set model.decoder.layers=1"),
     (re.compile(r'("training": {)"steps": \d+'), r'"search": {"max_length": 6}, \1"steps": 2'),
+    (re.compile(r'"training.steps=\d+"'), '"training.steps=2"'),
     (re.compile(r'"train", 3_000\), \("valid", 200'), '"train", 60), ("valid", 4'),
     (re.compile(r'(generate\("grammar", "test", )[\d_]+'), r"\g<1>4"),
     (re.compile(r'"max_nodes": [\d_]+'), '"max_nodes": 3'),
@@ -116,6 +117,8 @@ def check_findings(outputs: dict[str, str]) -> None:
     greedy, beam, exact = (numbers(line)[0] for line in outputs["09-search"].splitlines()[:3])
     assert greedy < beam < exact
     assert "ne voit pas le cheval blanc" in outputs["13-transformer"]
+    (old, rare), (forgotten, learned), (kept, mixed) = (numbers(line) for line in outputs["19-adaptation"].splitlines())
+    assert learned < mixed < rare - 3 and forgotten > 1.1 * old > kept
 
 
 def test_findings_in_the_stored_outputs(course: ModuleType) -> None:
