@@ -54,6 +54,11 @@ def run_page(page: str) -> Iterator[tuple[re.Match[str], str]]:
         yield block, printed(notebook.run_cell(source, namespace))
 
 
+def drawn_pictures(page: str) -> list[tuple[str, str]]:
+    """The pictures that the code of a page draws; diagrams are drawn by tools/diagrams.py."""
+    return [(label, target) for label, target in notebook.PICTURE.findall(page) if "/diagrams/" not in target]
+
+
 def is_trained(command: str) -> bool:
     """Whether this is a `weft train` whose run is there already."""
     words = shlex.split(command, comments=True)
@@ -81,7 +86,7 @@ def run(paths: list[Path]) -> None:
             shutil.rmtree(f"runs/{name}", ignore_errors=True)
         page = path.read_text("utf-8")
         path.write_text(updated(page), "utf-8")
-        for _, target in notebook.PICTURE.findall(page):
+        for _, target in drawn_pictures(page):
             shutil.copyfile(Path(target).name, PICTURES / Path(target).name)
 
 

@@ -96,7 +96,7 @@ def test_every_block_runs(course: ModuleType, folder: Path, monkeypatch: pytest.
         if block[3] is not None:
             assert output
             assert uses_a_run(page) or same_but_for_rounding(output, block[4]), output
-    for _, target in course.notebook.PICTURE.findall(page):
+    for _, target in course.drawn_pictures(page):
         assert (folder / Path(target).name).stat().st_size > 1_000
 
 
@@ -166,6 +166,18 @@ def test_the_pictures_are_those_that_the_chapters_show() -> None:
         Path(target).name for name in NAMES for target in re.findall(r"\]\(\.\./images/course/(.*?)\)", text_of(name))
     }
     assert shown == {path.name for path in (ROOT / "docs/images/course").iterdir()}
+
+
+def test_diagrams_are_current_and_shown() -> None:
+    from fixtures.scripts import load_script
+
+    tool = load_script(ROOT / "tools/diagrams.py")
+    shown = {target for name in NAMES for target in re.findall(r"\]\(\.\./images/diagrams/(.*?)\)", text_of(name))}
+    assert shown == {f"{name}.svg" for name in tool.DIAGRAMS}
+    for name, draw in tool.DIAGRAMS.items():
+        text = (ROOT / f"docs/images/diagrams/{name}.svg").read_text("utf-8")
+        assert text == draw().svg(), "run python tools/diagrams.py"
+        assert "prefers-color-scheme: dark" in text and "<title>" in text and "http" not in text.replace("http://www.w3.org", "")
 
 
 def test_every_lab_belongs_to_a_chapter() -> None:
