@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks dist dist-check clean
+.PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks slides diagrams dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -96,7 +96,13 @@ notebook: .venv/installed     ## run docs/tour.ipynb and store its outputs
 	$(BIN)/python tools/notebook.py docs/tour.ipynb
 
 notebooks: .venv/installed    ## write the chapters of the course as notebooks: build/notebooks
-	$(BIN)/python tools/notebook.py docs/course/[0-9]*.md --to build/notebooks
+	$(BIN)/python tools/course.py notebooks build/notebooks
+
+slides: .venv/installed       ## write the chapters of the course as slides: build/slides
+	$(BIN)/python tools/course.py slides build/slides
+
+diagrams: .venv/installed     ## draw the diagrams of the course: docs/images/diagrams
+	$(BIN)/python tools/diagrams.py
 
 course: .venv/installed       ## run the course: store what its code prints, and draw its pictures (it trains three models)
 	$(BIN)/python tools/course.py run

@@ -20,10 +20,12 @@ STYLE = """
   .page { fill: #ffffff } .box { fill: #f4f6f8; stroke: #7b8794 } .main { fill: #deebf7; stroke: #08519c }
   .group { fill: none; stroke: #9aa5b1; stroke-dasharray: 4 3 }
   text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #1f2933; text-anchor: middle }
-  .note { font-size: 12px; fill: #52606d } .line { stroke: #52606d; fill: none; stroke-width: 1.5 } .tip { fill: #52606d }
+  .note { font-size: 12px; fill: #52606d } .tip { fill: #52606d }
+  .line { stroke: #52606d; fill: none; stroke-width: 1.5 }
   @media (prefers-color-scheme: dark) {
     .page { fill: #1e2129 } .box { fill: #2a2f3a; stroke: #9aa5b1 } .main { fill: #16365c; stroke: #9ecae1 }
-    text { fill: #e6eaf0 } .note { fill: #b8c1cc } .line { stroke: #b8c1cc } .tip { fill: #b8c1cc } .group { stroke: #7b8794 }
+    text { fill: #e6eaf0 } .note { fill: #b8c1cc } .group { stroke: #7b8794 }
+    .line { stroke: #b8c1cc } .tip { fill: #b8c1cc }
   }
 """
 
@@ -127,7 +129,10 @@ def lstm() -> Diagram:
     diagram.arrow((470, 60), show.top)
     diagram.arrow(show.right, (550, 150))
     diagram.text(580, 155, "h(t)")
-    gates = [diagram.box(x, 215, name, width=64) for x, name in ((170, "f  σ"), (290, "i  σ"), (370, "g  tanh"), (470, "o  σ"))]
+    gates = [
+        diagram.box(x, 215, name, width=64)
+        for x, name in ((170, "f  σ"), (290, "i  σ"), (370, "g  tanh"), (470, "o  σ"))
+    ]
     diagram.arrow(gates[0].top, forget.bottom)
     diagram.arrow(gates[1].top, (318, 77))
     diagram.arrow(gates[2].top, (342, 77))
@@ -168,7 +173,7 @@ def attention() -> Diagram:
     """One step of a decoder with attention."""
     diagram = Diagram(720, 330, "One step of attention: scores, weights, context")
     words = ("he", "hit", "me", "with")
-    query = diagram.box(620, 255, "s_t", width=60, kind="main")
+    diagram.box(620, 255, "s_t", width=60, kind="main")
     total = diagram.box(250, 45, "context  Σ α h", width=150, kind="main")
     for index, word in enumerate(words):
         x = 70 + 120 * index

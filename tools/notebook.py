@@ -2,13 +2,13 @@
 
     python tools/notebook.py docs/tour.ipynb                                    run all cells, store their outputs
     python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md    nothing is run
-    python tools/notebook.py docs/course/*.md --to build/notebooks              nothing is run
 
 A cell is run as Jupyter runs it: what it prints and the value of its last expression are its outputs; a line
 ``!weft …`` is a command. That is all these notebooks need, and it takes no Jupyter.
 
-Of a Markdown file, blocks of ``python`` and ``sh`` become cells. A block of ``text`` right after one of these is its
-output, which the notebook will have itself; ``math`` becomes ``$$…$$``; pictures become attachments.
+`tools/course.py` makes notebooks of Markdown files: blocks of ``python`` and ``sh`` become cells. A block of ``text``
+right after one of these is its output, which the notebook will have itself; ``math`` becomes ``$$…$$``; pictures become
+attachments.
 """
 
 from __future__ import annotations
@@ -223,16 +223,10 @@ def write(notebook: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+", help="a notebook; with --to, Markdown files")
+    parser.add_argument("files", type=Path, nargs="+", help="notebooks")
     parser.add_argument("--page", type=Path, help="write this Markdown file instead of running the cells")
-    parser.add_argument("--to", type=Path, help="write notebooks of the Markdown files into this folder")
     arguments = parser.parse_args()
-    if arguments.to is not None:
-        arguments.to.mkdir(parents=True, exist_ok=True)
-        for path in arguments.files:
-            notebook = from_markdown(path.read_text("utf-8"), path.parent)
-            write(notebook, arguments.to / path.with_suffix(".ipynb").name)
-    elif arguments.page is not None:
+    if arguments.page is not None:
         [path] = arguments.files
         arguments.page.write_text(markdown(read(path)), "utf-8")
     else:

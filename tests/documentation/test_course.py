@@ -38,7 +38,7 @@ def course() -> Any:
         import course
 
         yield course
-        for name in ("course", "notebook", "equations"):
+        for name in ("course", "notebook", "equations", "slides"):
             sys.modules.pop(name, None)
 
 
@@ -177,7 +177,8 @@ def test_diagrams_are_current_and_shown() -> None:
     for name, draw in tool.DIAGRAMS.items():
         text = (ROOT / f"docs/images/diagrams/{name}.svg").read_text("utf-8")
         assert text == draw().svg(), "run python tools/diagrams.py"
-        assert "prefers-color-scheme: dark" in text and "<title>" in text and "http" not in text.replace("http://www.w3.org", "")
+        assert "prefers-color-scheme: dark" in text and "<title>" in text
+        assert text.count("http") == text.count('xmlns="http://www.w3.org/2000/svg"') == 1
 
 
 def test_every_lab_belongs_to_a_chapter() -> None:
@@ -233,6 +234,42 @@ def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
     assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
     assert sum(len(cell.get("attachments", {})) for cell in made["cells"]) == page.count("](../images/")
     json.dumps(made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_can_be_opened_by_itself(course: ModuleType, name: str) -> None:
+    """It installs weft where it is missing, and trains what earlier chapters trained; both cells are plain Python."""
+    made = course.chapter_notebook(text_of(name), ROOT / "docs/course")
+    assert [cell["id"] for cell in made["cells"]] == [f"cell-{number}" for number in range(1, len(made["cells"]) + 1)]
+    install, second = ("".join(cell["source"]) for cell in made["cells"][:2])
+    compile(install, "install", "exec")
+    assert '"weft-seq2seq"' in install and "WEFT_WHEEL" in install
+    used = {run for run in course.trainings() if run in text_of(name)}
+    own = {run for run, command in course.trainings().items() if command in text_of(name)}
+    assert {run for run in course.trainings() if f'Path("{run}")' in second} == used - own
+    if used - own:
+        compile(second, "training", "exec")
+
+
+def test_the_install_cell_does_nothing_where_weft_is(course: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("installs"))
+    assert course.notebook.run_cell(course.INSTALL, {}) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chapter_becomes_slides(course: ModuleType, name: str) -> None:
+    """Every section, equation, picture and exercise; no answer, no script, nothing from elsewhere."""
+    page = text_of(name)
+    slides = course.make_slides(page, ROOT / "docs/course")
+    sections = slides.split("<section ")[1:]
+    assert 8 <= len(sections) <= 24 and all("<h1>" in part or "<h2>" in part for part in sections)
+    assert re.findall(r"<h2>(.*?)</h2>", slides)[0] == "The equation" and "<h2>Lab</h2>" in slides
+    assert slides.count("<img ") == len(re.findall(r"^!\[", page, flags=re.M)) == slides.count('src="data:image/')
+    assert not re.search(r"<script|<link|src=\"(?!data:)|href=|url\(", slides)
+    questions = re.sub(r"^<details markdown>.*?^</details>\n", "", page, flags=re.M | re.S)
+    assert slides.count("★ ") == questions.count("★ ") and "Answer 1" not in slides
+    assert slides.count('<div class="equation">') == questions.count("```math\n")
+    assert "@page" in slides and "prefers-color-scheme: dark" in slides and "Content-Security-Policy" in slides
 
 
 def test_outputs_are_stored(course: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
