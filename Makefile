@@ -113,13 +113,16 @@ dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check t
 	$(BIN)/twine check --strict dist/*
 
 # Run from a folder of its own, so that only the installed package can be imported.
-dist-check: dist              ## install the wheel in an empty environment; train ten steps and translate with it
+dist-check: dist              ## install the wheel in an empty environment; train, translate and run a notebook with it
 	rm -rf build/wheel
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd build/wheel && venv/bin/weft --help
 	cd build/wheel && venv/bin/weft train grammar --set training.steps=10 --set training.device=cpu --out run
 	cd build/wheel && echo 'he hit me with a pie' | venv/bin/weft translate run
+	cd build/wheel && venv/bin/weft course start 1 && test -f sampling.py
+	$(BIN)/python tools/course.py notebooks build/wheel/notebooks
+	cd build/wheel && venv/bin/python ../../tools/notebook.py notebooks/07-scores.ipynb
 	test -f build/wheel/venv/lib/python*/site-packages/weft/py.typed
 	test -f build/wheel/venv/lib/python*/site-packages/weft/apps/serve/page/views/translate.js
 	rm -rf build/wheel
