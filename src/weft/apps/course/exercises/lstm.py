@@ -85,7 +85,7 @@ EXERCISE = Exercise(
         "order": "The gate order is wrong: the third block of rows is the candidate, the fourth the output gate.",
         "swapped": "Input and forget gate are exchanged: the first block of rows is the input gate.",
         "output": "The new state shows the cell itself. Its numbers can grow without bound: what squashes them?",
-        "candidate": "The candidate may be negative, or the cell could only grow. Which function is bounded by -1 and 1?",
+        "candidate": "The candidate may be negative, or the cell could only grow. Which function has values below 0?",
         "tanh gates": "Gates are shares from 0 to 1. Which function has such values?",
         "forget": "Nothing is ever forgotten: the old cell is added as a whole.",
         "complement": "A forget gate of 1 keeps everything; as it is, it erases everything.",
