@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -78,6 +79,22 @@ def test_problems_that_have_no_name(body: str, problem: str) -> None:
     source = f"def attention(Q, K, V):\n    {body}\n"
     verdict = judge(EXERCISES["attention"], functions_of(source, "attention")).verdicts[0]
     assert verdict.problem == problem
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "problem"),
+    [
+        ("attention", "dim=-1", "dim=0", "returned 1.0000 at [0][0][0], expected 0.8808"),
+        ("beam_search", "range(max_length)", "range(1)", "returned [['A'], -0.89"),
+        ("bpe", "range(count)", "range(0)", "returned [], expected [['e', 's']]"),
+        ("sampling", "            return i\n", "            return str(i)\n", "returned '1', expected 1"),
+    ],
+)
+def test_differences_are_shown_as_values(name: str, old: str, new: str, problem: str) -> None:
+    judgment = judge(EXERCISES[name], functions_of(wrong_source(name, old, new), name))
+    problems = [verdict.problem for verdict in judgment.verdicts if verdict.problem]
+    assert any(text.startswith(problem) for text in problems), problems
+    assert not any(re.fullmatch(r"returned (.*), expected \1", text) for text in problems)
 
 
 def test_arguments_must_stay_as_they_are() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.apps.course.exercise import NONE, Case, Exercise
-from weft.apps.course.values import first_difference, has_nan, kind_of, plain, shape_of
+from weft.apps.course.values import first_difference, has_nan, has_text, is_array, kind_of, plain, shape_of
 
 MAX_MISTAKES = 2
 """Mistakes that are recognized together."""
@@ -100,12 +100,28 @@ def _problem(given: Any, expected: Any, *, shows_values: bool) -> str:
         return ""
     if given is None:
         return "returned nothing; is there a return statement?"
-    if isinstance(expected, list) and shape_of(given) != shape_of(expected):
-        return f"returned {kind_of(given)}, expected {kind_of(expected)}"
     if not shows_values:
         return "returned another value than expected"
+    if _shapes(given) != _shapes(expected) or (isinstance(expected, list) and has_text(expected)):
+        return f"returned {_described(given)}, expected {_described(expected)}"
     at = f" at {difference.where}" if difference.where else ""
     return f"returned {difference.given}{at}, expected {difference.expected}"
+
+
+def _shapes(value: Any) -> list[tuple[int, ...]]:
+    """The shape of an array, or of each array in a list of them."""
+    return [shape_of(item) for item in value] if isinstance(value, list) and not is_array(value) else [shape_of(value)]
+
+
+def _described(value: Any) -> str:
+    """The shapes of several arrays, of one, or the value itself."""
+    if (
+        isinstance(value, list)
+        and not is_array(value)
+        and all(isinstance(item, list) and is_array(item) for item in value)
+    ):
+        return " and ".join(map(kind_of, value))
+    return kind_of(value)
 
 
 def error_line(error: BaseException, file_name: str) -> str:

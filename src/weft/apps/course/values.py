@@ -40,6 +40,13 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def is_array(value: Any) -> bool:
+    """Whether nested lists have numbers only and are as long as their neighbors, as those of tensors are."""
+    if not isinstance(value, list):
+        return _is_number(value)
+    return all(map(is_array, value)) and len({shape_of(item) for item in value}) <= 1
+
+
 def first_difference(given: Any, expected: Any, where: str = "") -> Difference | None:
     """Where two plain values differ first; None if they are equal up to rounding."""
     if isinstance(expected, list):
@@ -72,10 +79,15 @@ def has_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
+def has_text(value: Any) -> bool:
+    """Whether a plain value has an element that is text."""
+    return any(map(has_text, value)) if isinstance(value, list) else isinstance(value, str)
+
+
 def kind_of(value: Any) -> str:
     """What a plain value is, in words."""
     if isinstance(value, list):
-        return f"values of shape {' × '.join(map(str, shape_of(value)))}"
+        return f"values of shape {' × '.join(map(str, shape_of(value)))}" if value and is_array(value) else short(value)
     return "nothing (None)" if value is None else f"a value of type {type(value).__name__}"
 
 
