@@ -17,7 +17,7 @@ from weft.apps.cluster.job import ClusterJob
 from weft.apps.cluster.ray_pool import Pool, translate_blocks
 from weft.errors import DataError
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-seq2seq[ray]'")
 pytestmark = pytest.mark.slow
 LINES = [f"line {number}" for number in range(200)]
 

@@ -61,6 +61,7 @@ SECTIONS = {
             "weft.apps.cli.commands.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"
         ),
         "lab": LazyCommand("weft.apps.cli.commands.lab:command", "weft lab scaling"),
+        "course": LazyCommand("weft.apps.cli.commands.course:app"),
         "history": LazyCommand("weft.apps.cli.commands.history:command", "weft history --quick --to history.html"),
     },
     "Runs and other toolkits": {

@@ -113,7 +113,7 @@ def _import_ray() -> Any:
         import ray
         import ray.data
     except ImportError:
-        raise DataError("--ray: Ray is not installed; pip install 'weft[ray]'") from None
+        raise DataError("--ray: Ray is not installed; pip install 'weft-seq2seq[ray]'") from None
     return ray
 
 

@@ -261,5 +261,5 @@ def _yaml(content: Mapping[str, Any]) -> str:
     try:
         import yaml
     except ImportError:
-        raise SearchError("Marian's files need a package: pip install 'weft[marian]'") from None
+        raise SearchError("Marian's files need a package: pip install 'weft-seq2seq[marian]'") from None
     return str(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))

@@ -29,7 +29,7 @@ app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args
 What = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
 ]
-TASK_NAMES = "addition, copy, reverse, sort, dates, grammar or trees"  # weft.tasks takes 0.1 s to import
+TASK_NAMES = "addition, copy, reverse, sort, dates, grammar, coreference or trees"  # weft.tasks takes 0.1 s to import
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
 

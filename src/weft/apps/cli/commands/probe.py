@@ -122,6 +122,27 @@ def bias_command(
     _show(bias(load_runs(run, device=device, adapter=adapter), given, **settings), to, as_json)
 
 
+@app.command("coreference", epilog="Try:  weft train coreference && weft probe coreference runs/coreference")
+def coreference_command(
+    run: Run,
+    limit: Annotated[int, typer.Option("--limit", min=4, help="Number of sentences.")] = 200,
+    to: Picture = None,
+    as_json: Json = False,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Find the head of a Transformer's encoder that links "it" to the noun that it stands for.
+
+    The sources are English ("the animal did not cross the street because it was too tired"), with known referents. The
+    head is chosen on half of them and judged on the other half; chance is 50 %. In Python:
+    weft.probes.coreference(run).
+    """
+    _check(run, to, adapter)
+    from weft.apps.probes import coreference
+
+    _show(coreference(load_runs(run, device=device, adapter=adapter), limit=limit), to, as_json)
+
+
 def _check(run: Path, to: Path | None, adapter: str | None) -> None:
     """Fail on bad arguments before torch is imported."""
     check_picture(to)

@@ -126,7 +126,7 @@ def _serve(named: dict[str, Run], settings: ServeSettings, key_file: Path | None
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("weft"):
             raise
-        raise DataError(f"serve: {error.name} is not installed; pip install 'weft[serve]'") from None
+        raise DataError(f"serve: {error.name} is not installed; pip install 'weft-seq2seq[serve]'") from None
     with activity("starting the service"):
         service = create_app(named, settings, key_file=key_file)
         bound = listen(settings)
