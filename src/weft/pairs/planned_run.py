@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from weft.evaluation.calibrate import LIMIT
 from weft.files import save_text
 from weft.pairs.race.events import TimeUsed
 from weft.pairs.recommendation.proposals import CandidateRecipe
@@ -19,6 +20,9 @@ from weft.runs.model_card import with_facts
 from weft.training import train as core
 from weft.training.events import Finished, Fitted, Started
 from weft.training.train import Events, TrainingOptions
+
+MIN_CALIBRATION = 200
+"""Validation pairs that a run is calibrated with even if its time is up."""
 
 
 class PlannedRun(NamedTuple):
@@ -44,6 +48,14 @@ class PlannedRun(NamedTuple):
         if plan is None or self.limit is None:
             return None
         return evaluation_items_within(self.recipe, plan, self.limit.remaining())
+
+    def calibration_items(self, plan: Fitted | TimeUsed | None) -> int | None:
+        """How many validation pairs there is time to calibrate the run with now; None: as many as usual."""
+        if self.limit is None:
+            return None
+        item_seconds = None if plan is None else plan.item_seconds
+        affordable = int(self.limit.remaining() / item_seconds) if item_seconds else MIN_CALIBRATION
+        return max(MIN_CALIBRATION, min(affordable, LIMIT))
 
 
 def train_planned(run: PlannedRun, options: TrainingOptions, *, lengthen: bool = False) -> Events:

@@ -17,7 +17,7 @@ from pathlib import Path
 from weft.data.preparation import Transform, check_files, check_test_pairs
 from weft.errors import WeftError, warn
 from weft.models.interface import Model
-from weft.pairs.outcome import RunOutcome, evaluate_run
+from weft.pairs.outcome import RunOutcome, calibrate_run, evaluate_run
 from weft.pairs.planned_run import PlannedRun, train_planned
 from weft.pairs.race.events import TimeUsed
 from weft.pairs.race.record import RaceRecord
@@ -104,7 +104,7 @@ def train(
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """The same events, and at the end of training the result on the test set."""
+    """The same events, and at the end of training the result on the test set; the run is calibrated."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):
@@ -112,14 +112,19 @@ def evaluated(events: Events, run: PlannedRun) -> Events:
             plan = event if isinstance(event, Fitted | TimeUsed) else plan
             finished = event if isinstance(event, Finished) else finished
             yield event
-    if not run.evaluates or finished is None:
+    if finished is None:
+        return
+    device = run.recipe.training.device
+    if not run.evaluates:
+        calibrate_run(run.folder, device=device, limit=run.calibration_items(plan))
         return
     try:
-        outcome = evaluate_run(run.folder, device=run.recipe.training.device, limit=run.evaluation_items(plan))
+        outcome = evaluate_run(run.folder, device=device, limit=run.evaluation_items(plan))
     except WeftError as error:  # the run is complete nevertheless
         warn(f"not evaluated: {error}")
-    else:
-        yield Evaluated(finished.step, outcome)
+        return
+    calibrate_run(run.folder, device=device, limit=run.calibration_items(plan))
+    yield Evaluated(finished.step, outcome)
 
 
 def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> PlannedRun:

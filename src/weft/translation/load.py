@@ -48,7 +48,8 @@ def load(
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device, given=option("device", device))
-    if model is not None:
+    own_model = model is not None
+    if own_model:
         engine = "torch"
     runs = [load_run(path, model=model, adapter=adapter, meanwhile=_import_translator), *map(load_run, more)]
     from weft.translation.engines.torch import TorchEngine
@@ -78,6 +79,10 @@ def load(
         folder=first.folder,
     )
     translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
+    if first.folder is not None and not more and adapter is None and not own_model:
+        from weft.translation.confidence import read_confidence
+
+        translator.calibrated_folder, translator.text.confidence = first.folder, read_confidence(first.folder)
     return translator
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from weft.data.store.token_store import SourceRole
     from weft.recipe import Recipe
+    from weft.translation.confidence import ConfidenceModel
 
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
@@ -58,8 +59,9 @@ Outcome = list[Translation] | InputTooLongError | ColumnCountError
 class _Details:
     """Fields of the translations of a batch, without attention, that few callers read."""
 
-    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], tokenizers: Tokenizers) -> None:
-        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, tokenizers
+    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], text: TextProcessor) -> None:
+        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, text.tokenizers
+        self.confidence = text.confidence
 
     def compute(self, name: str, row: int) -> Any:
         hypotheses = self.hypotheses
@@ -83,6 +85,8 @@ class _Details:
             case "gap":
                 gap = float(hypotheses.gaps_BN[row, 0])
                 return None if np.isnan(gap) else gap
+            case "confidence":
+                return None if self.confidence is None else self._confidences[row]
             case "attention" | "word_attention" | "trace":
                 return None
             case "links":
@@ -90,6 +94,13 @@ class _Details:
             case "alternatives":
                 return ()
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
+
+    @cached_property
+    def _confidences(self) -> list[float]:
+        assert self.confidence is not None
+        sources = self.sources
+        ids = sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
+        return self.confidence.of_batch(self.hypotheses, ids)
 
 
 class TextProcessor:
@@ -103,6 +114,8 @@ class TextProcessor:
         self.max_training_length = recipe.data.max_length
         self.sentence_ids = sentence_ids(recipe.model, tokenizers)
         """Ids for tokens outside the vocabularies, for a model that copies."""
+        self.confidence: ConfidenceModel | None = None
+        """How likely outputs are right; None if the run is not calibrated."""
 
     @cached_property
     def _frame(self) -> Frame:
@@ -151,7 +164,8 @@ class TextProcessor:
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        return replace(best, alternatives=tuple(others)) if others else best
+        confidence = None if self.confidence is None else self.confidence.of_output(best)
+        return replace(best, alternatives=tuple(others), confidence=confidence) if others or confidence else best
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
@@ -170,7 +184,7 @@ class TextProcessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        return Translation.lazy(texts, _Details(hypotheses, sources, self.tokenizers))
+        return Translation.lazy(texts, _Details(hypotheses, sources, self))
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""

@@ -61,6 +61,9 @@ class Translation:
     gap: float | None = field(default_factory=lambda: None)  # a plain default would hide one that is not computed yet
     """Optimality gap: an upper bound on how much higher any other output scores (for an alternative: any not listed
     before it); 0 if this one is proven to be the best, None if the search gives no bound. See docs/decoding.md."""
+    confidence: float | None = field(default_factory=lambda: None)
+    """The probability that this output is right (`weft.translation.confidence`); None for an alternative, an empty line
+    and a run that is not calibrated."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None

@@ -50,6 +50,11 @@ class Sentences(Sequence[Sentence]):
         """Some of them, in the given order."""
         return Sentences(self.texts, self.ids, self.frame, self._rows[rows])
 
+    @property
+    def id_rows(self) -> IdRows:
+        """The ids of all of them."""
+        return self.ids.select(self._rows)
+
     def __len__(self) -> int:
         return len(self._rows)
 

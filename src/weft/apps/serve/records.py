@@ -51,6 +51,7 @@ def translation_record(translation: Translation, label: Label | None = None) -> 
         "ended": translation.ended,
         "gap": number(translation.gap),
         "proven": translation.proven,
+        "confidence": number(translation.confidence),
         "length": len(translation.tokens) + (translation.ended == "end"),
         "coverage": coverage(translation),
         "copied": None,

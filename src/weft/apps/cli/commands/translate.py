@@ -28,6 +28,15 @@ from weft.apps.cli.arguments import (
     search_changes,
 )
 from weft.apps.cli.bad_lines import BadLinePolicy, BadLines
+from weft.apps.cli.confidence_options import (
+    Below,
+    ConfidenceOptions,
+    JudgedOutputs,
+    MinConfidence,
+    PrecisionTarget,
+    Review,
+    ShowConfidence,
+)
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
     RayAddress,
@@ -67,6 +76,8 @@ class TranslationJob(NamedTuple):
     bad_lines: BadLinePolicy
     lines: range | None = None
     """The lines to translate, counted from 0; None: all."""
+    review: Path | None = None
+    """Where to list the outputs that are left out for their confidence."""
 
     @property
     def first_line(self) -> int:
@@ -111,6 +122,9 @@ class TranslationJob(NamedTuple):
             if search[name] is None:  # as before there were languages
                 del search[name]
         adapter = {} if self.arguments.adapter is None else {"--adapter": self.arguments.adapter}
+        _, _, _, shown, least, below = self.format
+        confidence = {"--confidence": shown, "--min-confidence": least, "--below": below}
+        judged = confidence if shown or least is not None else {}
         return {
             "weights": [RunFolder(run).content_hash() for run in self.arguments.runs],
             **adapter,
@@ -118,6 +132,7 @@ class TranslationJob(NamedTuple):
             "--n-best": self.format.n_best,
             "--align": self.format.align,
             "--json": self.format.as_json,
+            **judged,
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -142,6 +157,11 @@ def command(
         bool,
         typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word."),
     ] = False,
+    confidence: ShowConfidence = False,
+    min_confidence: MinConfidence = None,
+    precision_target: PrecisionTarget = None,
+    below: Below = "blank",
+    review: Review = None,
     as_json: Json = False,
     bad_lines: BadLines = "error",
     more: With = None,
@@ -159,6 +179,9 @@ def command(
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
     command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
     translates its share of the lines; once all have finished, the same command with --merge joins their outputs.
+
+    A run that is calibrated (weft calibrate; weft train does it) knows how likely each output is right. With
+    --min-confidence or --precision-target, outputs below a threshold are left out (with --json, "accepted" is false).
     """
     output = None if output == Path("-") else output
     policy = BadLinePolicy(bad_lines)
@@ -167,11 +190,16 @@ def command(
         _check_resume(file, output)
     arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
+    judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review)
+    judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = search_changes(run, search, changes)
     languages = {"source_language": source_language, "target_language": target_language}
     settings |= {name: language for name, language in languages.items() if language is not None}
     check_file(file)
-    job = TranslationJob(file, arguments, settings, _output_format(n_best, align, as_json), policy)
+    from weft.translation.output_format import OutputFormat
+
+    output_format = OutputFormat(n_best, align, as_json, confidence, judging.least(run), below)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
     elif merge:
@@ -183,12 +211,6 @@ def command(
         policy.finish()
     else:
         translate_to_file(job, output, resume=resume)
-
-
-def _output_format(n_best: int, align: bool, as_json: bool) -> OutputFormat:
-    from weft.translation.output_format import OutputFormat
-
-    return OutputFormat(n_best, align, as_json)
 
 
 def translate_to_file(
@@ -234,31 +256,34 @@ def _translate(
     from weft.translation.text_warnings import CHECKED_LINES, warn_of_sources, warn_of_unproven
 
     search = model.search_settings(job.settings)
+    judged = JudgedOutputs(model, job.format, job.review)
     outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window, results in job.search.translate_stream(model, stream, file=job.file):
             translations, content = format_window(job, window, results, first_line)
             if not outputs:
-                sources = [translation.source for translation in islice(translations, CHECKED_LINES)]
+                sources = [translation.source for translation in islice(translations.values(), CHECKED_LINES)]
                 warn_of_sources(model, job.arguments.run, job.file, sources)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
+            judged.add(translations)
             first_line += len(window)
             outputs += len(translations)
-            cut_off += sum(translation.ended_by_length for translation in translations)
+            cut_off += sum(translation.ended_by_length for translation in translations.values())
             if search.kind == "exact":
-                unproven += sum(not one.proven and bool(one.token_scores) for one in translations)
+                unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
+    judged.finish()
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 
 
 def format_window(
     job: TranslationJob, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
-) -> tuple[list[Translation], str]:
-    """The translations of the lines that are not skipped, and the output of all of them."""
+) -> tuple[dict[int, Translation], str]:
+    """The translations of the lines that are not skipped, by their numbers, and the output of all of them."""
     from weft.data.reading.lines import BadLine, display_name
 
     remaining = iter(results)
-    translations: list[Translation] = []
+    translations: dict[int, Translation] = {}
     content: list[str] = []
     for number, line in enumerate(window, first_line):
         result = line if isinstance(line, BadLine) else next(remaining)
@@ -268,7 +293,7 @@ def format_window(
             job.bad_lines.report(message)
             content.append(job.format.skipped(message))
         else:
-            translations.append(result)
+            translations[number] = result
             content.append(job.format.lines(result))
     return translations, "".join(content)
 
