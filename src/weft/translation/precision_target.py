@@ -6,8 +6,8 @@ precision q if as few errors e as they have would be unlikely at a precision of 
     P(E ≤ e | k, 1 − q) = Σ_{j ≤ e} C(k, j) (1 − q)^j q^(k − j) ≤ δ            Clopper and Pearson 1934
 
 Values of k are tested in an order that does not depend on the outcomes: upward from a tenth of the outputs and upward
-from half of them, each with δ / 2, and each sequence ends at its first failure (fixed-sequence testing, Angelopoulos
-et al. 2021, *Learn then Test*). So with probability 1 − δ, over the choice of the validation set, the precision on new
+from half of them, but from no fewer than could pass without an error; each with δ / 2, and each sequence ends at its
+first failure (fixed-sequence testing, Angelopoulos et al. 2021, *Learn then Test*). So with probability 1 − δ, over the choice of the validation set, the precision on new
 data from the same source is at least q. The largest k that was found safe gives the threshold; k / n is the coverage to
 expect.
 """
@@ -74,10 +74,12 @@ def find_threshold(counts: Sequence[AcceptedOutputs], target: float, *, delta: f
     if not counts:
         return None
     total = counts[-1].outputs
+    level = delta / len(STARTS)
+    enough = [item for item in counts if binomial_tail(0, item.outputs, 1 - target) <= level]
     safe: AcceptedOutputs | None = None
     for start in STARTS:
-        for item in (item for item in counts if item.outputs >= start * total):
-            if binomial_tail(item.outputs - item.right, item.outputs, 1 - target) > delta / len(STARTS):
+        for item in (item for item in enough if item.outputs >= start * total):
+            if binomial_tail(item.outputs - item.right, item.outputs, 1 - target) > level:
                 break
             safe = item if safe is None or item.outputs > safe.outputs else safe
     if safe is None:

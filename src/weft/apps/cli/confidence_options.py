@@ -86,6 +86,10 @@ class ConfidenceOptions(NamedTuple):
             option = "--with" if arguments.more else "--adapter"
             raise SearchError(f"--confidence: the run is calibrated without {option}; leave one of them out")
 
+    def applied_to(self, output_format: OutputFormat, run: Path) -> OutputFormat:
+        """A format with what these options say."""
+        return output_format._replace(confidence=self.show, min_confidence=self.least(run), below=self.below)
+
     def least(self, run: Path) -> tuple[float, float] | None:
         """The confidence that outputs need; what to expect of a precision target is printed.
 

@@ -66,6 +66,11 @@ Output = Annotated[
 ]
 
 
+Align = Annotated[
+    bool, typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word.")
+]
+
+
 class TranslationJob(NamedTuple):
     """A file to translate, the model, and the settings."""
 
@@ -153,10 +158,7 @@ def command(
     target_language: TargetLanguage = None,
     search: Search = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
-    align: Annotated[
-        bool,
-        typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word."),
-    ] = False,
+    align: Align = False,
     confidence: ShowConfidence = False,
     min_confidence: MinConfidence = None,
     precision_target: PrecisionTarget = None,
@@ -178,27 +180,20 @@ def command(
 
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
     command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
-    translates its share of the lines; once all have finished, the same command with --merge joins their outputs.
-
-    A run that is calibrated (weft calibrate; weft train does it) knows how likely each output is right. With
+    translates its share of the lines; once all have finished, the same command with --merge joins their outputs. With
     --min-confidence or --precision-target, outputs below a threshold are left out (with --json, "accepted" is false).
     """
     output = None if output == Path("-") else output
     policy = BadLinePolicy(bad_lines)
     file = one_file(files, ray)
-    if resume:
-        _check_resume(file, output)
+    _check_resume(file, output, resume=resume)
     arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
     judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review)
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
-    settings = search_changes(run, search, changes)
-    languages = {"source_language": source_language, "target_language": target_language}
-    settings |= {name: language for name, language in languages.items() if language is not None}
+    settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
-    from weft.translation.output_format import OutputFormat
-
-    output_format = OutputFormat(n_best, align, as_json, confidence, judging.least(run), below)
+    output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
     job = TranslationJob(file, arguments, settings, output_format, policy, review=review)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
@@ -206,11 +201,29 @@ def command(
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
-    elif output is None:
+    else:
+        translate_file(job, output, resume=resume)
+
+
+def translate_file(job: TranslationJob, output: Path | None, *, resume: bool) -> None:
+    """Translate a whole file, to standard output or into another file."""
+    if output is None:
         _translate(job.load(), job, job.stream(), _to_stdout)
-        policy.finish()
+        job.bad_lines.finish()
     else:
         translate_to_file(job, output, resume=resume)
+
+
+def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
+    """The changes of search settings, those of languages included."""
+    settings = search_changes(run, search, changes)
+    return settings | {name: language for name, language in languages.items() if language is not None}
+
+
+def _output_format(n_best: int, align: bool, as_json: bool) -> OutputFormat:
+    from weft.translation.output_format import OutputFormat
+
+    return OutputFormat(n_best, align, as_json)
 
 
 def translate_to_file(
@@ -303,10 +316,12 @@ def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) 
     sys.stdout.buffer.flush()
 
 
-def _check_resume(file: str, output: Path | None) -> None:
-    """Fail if there is no output to resume, or the source cannot be read again."""
+def _check_resume(file: str, output: Path | None, *, resume: bool) -> None:
+    """With --resume, fail if there is no output to resume, or the source cannot be read again."""
     from weft.data.reading.lines import display_name
 
+    if not resume:
+        return
     if output is None:
         raise DataError("--resume: needs --output FILE, the output to resume")
     check_file(file)
