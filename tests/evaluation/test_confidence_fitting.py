@@ -1,13 +1,15 @@
-"""Fitting a confidence: against the literal equations, on outcomes drawn from known probabilities, and at the limits."""
+"""Fitting a confidence: against literal equations, on outcomes drawn from known probabilities, and at the limits."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracles import confidence as oracle
+from oracles import confidence as oracle
 from weft.errors import DataError
 from weft.evaluation.calibration import calibrate
 from weft.evaluation.confidence_fitting import (
@@ -69,7 +71,7 @@ class TestIsotonicRegression:
         values, weights = [value for value, _ in items], [weight for _, weight in items]
         fitted = isotonic(values, weights)
         assert fitted == pytest.approx(oracle.isotonic(values, weights), abs=1e-9)
-        assert all(earlier <= later + 1e-12 for earlier, later in zip(fitted, fitted[1:], strict=False))
+        assert all(earlier <= later + 1e-12 for earlier, later in pairwise(fitted))
 
     def test_a_curve_increases_and_is_never_sure(self) -> None:
         scores_N = np.linspace(-3, 3, 200)

@@ -1,4 +1,4 @@
-"""Confidence of outputs: its features in arrays and one by one, the file, and files that a stranger or an accident made."""
+"""Confidence of outputs: its features in arrays and one by one, its file, and files that are damaged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def output(**changes: Any) -> Translation:
 
 @pytest.fixture(scope="module")
 def calibrated(copier: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the copier with a confidence: outputs that contain a d count as wrong. Copy it before you change it."""
+    """A folder of the copier with a confidence: outputs with a d count as wrong. Copy it before you change it."""
     assert copier.folder is not None
     folder = tmp_path_factory.mktemp("calibrated") / "run"
     shutil.copytree(copier.folder, folder)
@@ -149,7 +149,7 @@ class TestFile:
         (tmp_path / FILE_NAME).symlink_to(calibrated / FILE_NAME)
         assert read_confidence(tmp_path) is None
 
-    CHANGES: dict[str, Callable[[Any], Any]] = {
+    CHANGES: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "a list": lambda content: [content],
         "no models": lambda content: {**content, "models": {}},
         "text for a number": lambda content: {**content, "accuracy": "0.5"},
@@ -162,7 +162,9 @@ class TestFile:
         "no curve": lambda content: changed(content, "curve", []),
         "points of three": lambda content: changed(content, "curve", [[0, 0.5, 1]]),
         "a long curve": lambda content: changed(content, "curve", [[number, 0.5] for number in range(1001)]),
-        "another feature": lambda content: changed(content, "features", {"x": {"mean": 0, "deviation": 1, "weight": 1}}),
+        "another feature": lambda content: changed(
+            content, "features", {"x": {"mean": 0, "deviation": 1, "weight": 1}}
+        ),
         "a deviation of 0": lambda content: changed(
             content, "features", {name: {"mean": 0, "deviation": 0, "weight": 1} for name in TOKEN_FEATURES}
         ),
@@ -183,7 +185,9 @@ class TestFile:
 
     def test_a_newer_version(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).write_text('{"version": 7}', "utf-8")
-        with pytest.raises(CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 1: update weft, or"):
+        with pytest.raises(
+            CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 1: update weft, or"
+        ):
             read_confidence(tmp_path)
 
 

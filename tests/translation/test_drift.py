@@ -51,7 +51,9 @@ def test_other_confidences_and_other_lengths() -> None:
     monitor = DriftMonitor(confidence_model())
     monitor.add([replace(one, confidence=one.confidence * 0.2) for one in inputs(100, longest=4)])
     warning = monitor.warning()
-    assert warning is not None and warning.startswith("the inputs differ from the validation data (0% have a confidence")
+    assert warning is not None and warning.startswith(
+        "the inputs differ from the validation data (0% have a confidence"
+    )
     assert "100% have 4 source tokens or fewer, 24% there" in warning and warning.endswith("may be wrong on them")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracles import confidence as oracle
+from oracles import confidence as oracle
 from weft.translation.precision_target import AcceptedOutputs, accepted_counts, binomial_tail, find_threshold
 
 

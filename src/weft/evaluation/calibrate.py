@@ -86,6 +86,16 @@ def parse_criterion(recipe: Recipe, given: str | None) -> Criterion | None:
     return Criterion(metrics, chrf)
 
 
+def criterion_named(recipe: Recipe, name: str) -> Criterion:
+    """The criterion of a `ConfidenceModel.right`, by its `Criterion.name`; exact match if the name is unknown."""
+    prefix, _, level = name.partition(" >= ")
+    exact = Criterion(tuple(judged_by(recipe.evaluation.metrics, recipe.training.metric)))
+    try:
+        return exact._replace(chrf=float(level)) if prefix == "chrF" else exact
+    except ValueError:
+        return exact
+
+
 def choose_criterion(recipe: Recipe, given: str | None, outputs: Sequence[str], items: EvaluationItems) -> Criterion:
     """The criterion that was asked for, or the one that fits the outputs."""
     criterion = parse_criterion(recipe, given)

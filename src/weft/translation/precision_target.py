@@ -6,10 +6,10 @@ precision q if as few errors e as they have would be unlikely at a precision of 
     P(E ≤ e | k, 1 − q) = Σ_{j ≤ e} C(k, j) (1 − q)^j q^(k − j) ≤ δ            Clopper and Pearson 1934
 
 Values of k are tested in an order that does not depend on the outcomes: upward from a tenth of the outputs and upward
-from half of them, but from no fewer than could pass without an error; each with δ / 2, and each sequence ends at its
-first failure (fixed-sequence testing, Angelopoulos et al. 2021, *Learn then Test*). So with probability 1 − δ, over the choice of the validation set, the precision on new
-data from the same source is at least q. The largest k that was found safe gives the threshold; k / n is the coverage to
-expect.
+from half of them, but from no fewer than could pass without an error; each sequence with δ / 2, and up to its first
+failure (fixed-sequence testing, Angelopoulos et al. 2021, *Learn then Test*). So with probability 1 − δ, over the
+choice of the validation set, the precision on new data from the same source is at least q. The largest k that was found
+safe gives the threshold; k / n is the coverage to expect.
 """
 
 from __future__ import annotations

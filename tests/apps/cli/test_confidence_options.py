@@ -98,9 +98,10 @@ class TestThreshold:
 def test_drift(command: Command, run: Path, tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     path.write_text("a b c d e a b c d e a b c d e\n" * 40, "utf-8")
-    assert "weft: warning: the inputs differ from the validation data (" in command(
-        "translate", run, path, "--confidence"
-    ).stderr
+    assert (
+        "weft: warning: the inputs differ from the validation data ("
+        in command("translate", run, path, "--confidence").stderr
+    )
     assert "differ" not in command("translate", run, path).stderr
 
 
@@ -150,5 +151,7 @@ class TestRefusals:
 
     def test_a_target_out_of_reach(self, refusal: Refusal, run: Path, source: Path) -> None:
         message = refusal("translate", run, source, "--precision-target", "0.9999")
-        assert message.startswith(f"--precision-target 0.9999: no confidence reaches it on validation data of {run}, where")
+        assert message.startswith(
+            f"--precision-target 0.9999: no confidence reaches it on validation data of {run}, where"
+        )
         assert message.endswith("% of all outputs are right; choose a lower one")

@@ -49,7 +49,9 @@ def test_json_and_a_sample(command: Command, run: Path, pairs: Path) -> None:
 
 def test_too_few_pairs_and_a_wrong_criterion(refusal: Refusal, run: Path, pairs: Path) -> None:
     assert refusal("calibrate", run) == "confidence: 20 pairs were given; it is fitted to at least 40"
-    assert refusal("calibrate", run, pairs, "--right", "bleu").startswith("right: 'bleu' was given; use exact, chrf, or")
+    assert refusal("calibrate", run, pairs, "--right", "bleu").startswith(
+        "right: 'bleu' was given; use exact, chrf, or"
+    )
 
 
 @pytest.mark.parametrize("size", [50, 20])
