@@ -120,6 +120,8 @@ class TestConfidence:
     def test_empty_lines_copies_and_pickles(self, calibrated: Path) -> None:
         run = load(calibrated)
         first, empty = run.translate(["a b", ""], return_attention=False)
+        with pytest.raises(AttributeError, match="no attribute 'certainty'"):
+            run.translate("a b").certainty  # type: ignore[attr-defined]  # noqa: B018
         assert empty.confidence is None and pickle.loads(pickle.dumps(first)).confidence == first.confidence
         assert run.with_languages() is run and run.confidence is not None
 

@@ -164,8 +164,8 @@ class TextProcessor:
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        confidence = None if self.confidence is None else self.confidence.of_output(best)
-        return replace(best, alternatives=tuple(others), confidence=confidence) if others or confidence else best
+        best = replace(best, alternatives=tuple(others)) if others else best
+        return best if self.confidence is None else best.deferring("confidence", self.confidence.of_output)
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -91,6 +91,13 @@ class Translation:
             value = vars(self)[name] = others.compute(name, self._row)
             return value
 
+    def deferring(self, name: str, compute: Callable[[Translation], Any]) -> Translation:
+        """This translation, one field of which is computed when it is first read; it must be new."""
+        del vars(self)[name]
+        object.__setattr__(self, "_others", _DeferredField(self, name, compute))
+        object.__setattr__(self, "_row", 0)
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -115,6 +122,19 @@ class Translation:
     def ended_by_length(self) -> bool:
         """Whether the length limit cut the output off."""
         return self.ended == "length"
+
+
+class _DeferredField(NamedTuple):
+    """The `TranslationFields` of a single translation."""
+
+    translation: Translation
+    name: str
+    value: Callable[[Translation], Any]
+
+    def compute(self, name: str, row: int) -> Any:
+        if name != self.name:
+            raise AttributeError(f"'Translation' object has no attribute {name!r}")
+        return self.value(self.translation)
 
 
 class HeadAttention(NamedTuple):
