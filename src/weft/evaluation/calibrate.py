@@ -23,6 +23,7 @@ from weft.errors import DataError, SearchError
 from weft.evaluation.comparison import matches_of
 from weft.evaluation.confidence_fitting import MIN_OUTPUTS, FittedConfidence, auroc, fit_confidence
 from weft.evaluation.evaluate import loaded_run, run_signature
+from weft.evaluation.flag_rules import learn_flag_rules
 from weft.evaluation.pairs import EvaluationItems, GivenPairs, find_scorable_items
 from weft.evaluation.sacrebleu_metrics import sacrebleu_metric
 from weft.evaluation.summary import judged_by
@@ -138,6 +139,7 @@ def calibrate(
     criterion = choose_criterion(run.recipe, right, outputs, items)
     signature = run_signature(run, run.search_settings(search))
     model = fit(translations, criterion.right(outputs, items), name=criterion.name, search=signature)
+    model = replace(model, flag_rules=learn_flag_rules(run, items, translations))
     if run.calibrated_folder is not None:
         model = replace(model, weights=weights_checksum(run.calibrated_folder))
         model.write(run.calibrated_folder)

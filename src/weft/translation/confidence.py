@@ -37,6 +37,7 @@ import numpy as np
 from weft.errors import CheckpointError
 from weft.files import CHECKSUM, read_json, save_text
 from weft.text import specials
+from weft.translation.flags import NO_RULES, FlagRules, read_rules, rules_record
 from weft.translation.precision_target import AcceptedOutputs, Threshold, find_threshold
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class ConfidenceModel:
     """By the names of `FEATURES`."""
     source_lengths: tuple[float, ...] = ()
     """Quantiles of the number of source tokens, from the smallest to the largest."""
+    flag_rules: FlagRules = NO_RULES
+    """What is normal for outputs: `weft.translation.flags`."""
 
     def of_output(self, translation: Translation) -> float:
         """The confidence of the best output of a search."""
@@ -183,6 +186,7 @@ class ConfidenceModel:
             "weights": self.weights,
             "source_lengths": list(self.source_lengths),
             "models": {name: model.record(FEATURES[name]) for name, model in self.models.items()},
+            "flags": rules_record(self.flag_rules),
         }
 
     def write(self, folder: Path) -> Path:
@@ -247,6 +251,7 @@ def _model_of(content: Any) -> ConfidenceModel:
         weights=_text(content["weights"]),
         models={name: _feature_model(content["models"][name], names) for name, names in FEATURES.items()},
         source_lengths=tuple(_increasing([_number(value, 0) for value in _items(content["source_lengths"])])),
+        flag_rules=read_rules(content["flags"]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from weft.errors import SearchError, option
+from weft.errors import CheckpointError, SearchError, option, warn
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
 from weft.runtime.devices import choose_device
@@ -80,10 +80,19 @@ def load(
     )
     translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
     if first.folder is not None and not more and adapter is None and not own_model:
-        from weft.translation.confidence import read_confidence
-
-        translator.calibrated_folder, translator.text.confidence = first.folder, read_confidence(first.folder)
+        _read_calibration(translator, first.folder)
     return translator
+
+
+def _read_calibration(translator: Translator, folder: Path) -> None:
+    """Let a translator know how likely its outputs are right; a damaged file causes a warning."""
+    from weft.translation.confidence import read_confidence
+
+    translator.calibrated_folder = folder
+    try:
+        translator.text.confidence = read_confidence(folder)
+    except CheckpointError as error:  # the run translates without it
+        warn(str(error))
 
 
 @replaceable

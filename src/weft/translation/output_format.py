@@ -31,6 +31,8 @@ class OutputFormat(NamedTuple):
     """The least confidence of outputs that are not left out: of those with token scores, and of those without."""
     below: str = "blank"
     """The line in place of an output that is left out: "blank", or "source"."""
+    flags: bool = False
+    """Whether to add a column with the flags."""
 
     @property
     def needs_attention(self) -> bool:
@@ -40,7 +42,7 @@ class OutputFormat(NamedTuple):
         """The line of a source line that was skipped: all columns are empty."""
         if self.as_json:
             return json.dumps({"source": None, "text": "", "error": message}, ensure_ascii=False) + "\n"
-        return "\t" * ((self.n_best > 1) + self.align + self.confidence) + "\n"
+        return "\t" * ((self.n_best > 1) + self.align + self.confidence + self.flags) + "\n"
 
     def lines(self, translation: Translation) -> str:
         """The line or lines of one source line."""
@@ -48,12 +50,13 @@ class OutputFormat(NamedTuple):
         if self.as_json:
             judged = {} if self.min_confidence is None else {"accepted": accepted}
             return json.dumps(record(translation) | judged, ensure_ascii=False) + "\n"
-        if self.n_best == 1 and not self.align and not self.confidence:
+        if self.n_best == 1 and not (self.align or self.confidence or self.flags):
             return in_one_line(translation.text if accepted else self._replacement(translation)) + "\n"
         text = ""
         for hypothesis in (translation, *translation.alternatives):
             columns = [in_one_line(hypothesis.text if accepted else self._replacement(translation))]
             columns += [_confidence(hypothesis)] if self.confidence else []
+            columns += [",".join(hypothesis.flags)] if self.flags else []
             columns += [f"{hypothesis.score:.4f}"] if self.n_best > 1 else []
             columns += [_links(hypothesis)] if self.align else []
             text += "\t".join(columns) + "\n"
@@ -100,6 +103,7 @@ def record(translation: Translation) -> dict[str, Any]:
         "proven": translation.proven,
         "gap": translation.gap,
         "confidence": translation.confidence,
+        "flags": list(translation.flags),
     }
     if translation.alternatives:
         result["alternatives"] = [record(hypothesis) for hypothesis in translation.alternatives]

@@ -67,7 +67,7 @@ class _Details:
         hypotheses = self.hypotheses
         match name:
             case "source":
-                return self.sources[row].text
+                return self.sources.text(row) if isinstance(self.sources, Sentences) else self.sources[row].text
             case "ended":
                 return ENDED[int(hypotheses.ended_BN[row, 0])]
             case "ids":
@@ -87,6 +87,8 @@ class _Details:
                 return None if np.isnan(gap) else gap
             case "confidence":
                 return None if self.confidence is None else self._confidences[row]
+            case "flag_rules":
+                return None if self.confidence is None else self.confidence.flag_rules
             case "attention" | "word_attention" | "trace":
                 return None
             case "links":
@@ -164,8 +166,10 @@ class TextProcessor:
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        best = replace(best, alternatives=tuple(others)) if others else best
-        return best if self.confidence is None else best.deferring("confidence", self.confidence.of_output)
+        if self.confidence is None:
+            return replace(best, alternatives=tuple(others)) if others else best
+        best = replace(best, alternatives=tuple(others), flag_rules=self.confidence.flag_rules)
+        return best.deferring("confidence", self.confidence.of_output)
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from weft.text import specials
 
 if TYPE_CHECKING:
     from weft.search.trace import Trace
+    from weft.translation.flags import FlagRules
 
 
 class WordAttention(NamedTuple):
@@ -64,6 +66,8 @@ class Translation:
     confidence: float | None = field(default_factory=lambda: None)
     """The probability that this output is right (`weft.translation.confidence`); None for an alternative, an empty line
     and a run that is not calibrated."""
+    flag_rules: FlagRules | None = field(default_factory=lambda: None, compare=False)
+    """What is normal for outputs of the run, if it is calibrated: `flags` depend on it."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
@@ -112,6 +116,13 @@ class Translation:
         from weft.pictures.notebook import translation_html
 
         return translation_html(self)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
+        from weft.translation.flags import NO_RULES, flags_of
+
+        return flags_of(self, self.flag_rules or NO_RULES)
 
     @property
     def proven(self) -> bool:

@@ -155,3 +155,18 @@ class TestRefusals:
             f"--precision-target 0.9999: no confidence reaches it on validation data of {run}, where"
         )
         assert message.endswith("% of all outputs are right; choose a lower one")
+
+
+def test_flags(command: Command, run: Path, copier: Translator, tmp_path: Path) -> None:
+    path = tmp_path / "source.txt"
+    path.write_text("a b c\na {x} b\n", "utf-8")
+    said = command("translate", run, path, "--flags")
+    rows = columns(said.stdout)
+    assert rows[0][1] == "" and "placeholder-lost" in rows[1][1].split(",")
+    assert "weft: flags of 2 outputs: " in said.stderr and "1 placeholder-lost" in said.stderr
+    both = columns(command("translate", run, path, "--flags", "--confidence").stdout)
+    assert [len(row) for row in both] == [3, 3] and 0 < float(both[0][1]) < 1
+    without = command("translate", str(copier.folder), path, "--flags")  # not calibrated
+    assert "placeholder-lost" in without.stdout
+    records = [json.loads(line) for line in command("translate", run, path, "--json").stdout.splitlines()]
+    assert records[0]["flags"] == [] and "placeholder-lost" in records[1]["flags"]

@@ -1,8 +1,9 @@
-"""``weft translate --confidence``, ``--min-confidence``, ``--precision-target``, ``--below`` and ``--review``."""
+"""``weft translate --confidence``, ``--min-confidence``, ``--precision-target``, ``--review`` and ``--flags``."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -51,6 +52,14 @@ Review = Annotated[
 ]
 
 
+ShowFlags = Annotated[
+    bool,
+    typer.Option(
+        "--flags", help="Add a column: what is suspicious about the output, such as cut,repeats; with counts."
+    ),
+]
+
+
 class ConfidenceOptions(NamedTuple):
     """The options of a command that concern confidence."""
 
@@ -59,6 +68,7 @@ class ConfidenceOptions(NamedTuple):
     precision_target: float | None = None
     below: str = "blank"
     review: Path | None = None
+    flags: bool = False
 
     @property
     def given(self) -> bool:
@@ -88,7 +98,8 @@ class ConfidenceOptions(NamedTuple):
 
     def applied_to(self, output_format: OutputFormat, run: Path) -> OutputFormat:
         """A format with what these options say."""
-        return output_format._replace(confidence=self.show, min_confidence=self.least(run), below=self.below)
+        least = self.least(run)
+        return output_format._replace(confidence=self.show, min_confidence=least, below=self.below, flags=self.flags)
 
     def least(self, run: Path) -> tuple[float, float] | None:
         """The confidence that outputs need; what to expect of a precision target is printed.
@@ -131,6 +142,8 @@ class JudgedOutputs:
         self.review = review
         self.lines: list[str] = []
         self.outputs = self.left_out = 0
+        self.counts_flags = output_format.flags
+        self.flags: Counter[str] = Counter()
         self.drift: DriftMonitor | None = None
         if model.confidence is not None and (output_format.confidence or self.least is not None):
             from weft.translation.drift import DriftMonitor
@@ -142,6 +155,8 @@ class JudgedOutputs:
         self.outputs += len(translations)
         if self.drift is not None:
             self.drift.add(translations.values())
+        if self.counts_flags:
+            self.flags.update(name for translation in translations.values() for name in translation.flags)
         if self.least is None:
             return
         from weft.translation.output_format import in_one_line, is_accepted
@@ -160,5 +175,8 @@ class JudgedOutputs:
         if self.least is not None:
             where = "" if self.review is None else f"; see {self.review}"
             print(f"weft: {self.left_out:,} of {plural(self.outputs, 'output')} left out{where}", file=sys.stderr)
+        if self.counts_flags:
+            counts = ", ".join(f"{count:,} {name}" for name, count in self.flags.most_common()) or "none"
+            print(f"weft: flags of {plural(self.outputs, 'output')}: {counts}", file=sys.stderr)
         if self.drift is not None and (warning := self.drift.warning()) is not None:
             warn(warning)

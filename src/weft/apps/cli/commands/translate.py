@@ -36,6 +36,7 @@ from weft.apps.cli.confidence_options import (
     PrecisionTarget,
     Review,
     ShowConfidence,
+    ShowFlags,
 )
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
@@ -127,9 +128,9 @@ class TranslationJob(NamedTuple):
             if search[name] is None:  # as before there were languages
                 del search[name]
         adapter = {} if self.arguments.adapter is None else {"--adapter": self.arguments.adapter}
-        _, _, _, shown, least, below = self.format
-        confidence = {"--confidence": shown, "--min-confidence": least, "--below": below}
-        judged = confidence if shown or least is not None else {}
+        _, _, _, shown, least, below, flags = self.format
+        confidence = {"--confidence": shown, "--min-confidence": least, "--below": below, "--flags": flags}
+        judged = confidence if shown or flags or least is not None else {}
         return {
             "weights": [RunFolder(run).content_hash() for run in self.arguments.runs],
             **adapter,
@@ -164,6 +165,7 @@ def command(
     precision_target: PrecisionTarget = None,
     below: Below = "blank",
     review: Review = None,
+    flags: ShowFlags = False,
     as_json: Json = False,
     bad_lines: BadLines = "error",
     more: With = None,
@@ -177,19 +179,18 @@ def command(
 
     With --n-best N, each line gives up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
+    With --min-confidence or --precision-target, outputs below it are left out (with --json, "accepted" is false).
 
-    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
-    command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
-    translates its share of the lines; once all have finished, the same command with --merge joins their outputs. With
-    --min-confidence or --precision-target, outputs below a threshold are left out (with --json, "accepted" is false).
+    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; after
+    an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
+    the lines; once all have finished, the same command with --merge joins their outputs.
     """
     output = None if output == Path("-") else output
-    policy = BadLinePolicy(bad_lines)
-    file = one_file(files, ray)
+    policy, file = BadLinePolicy(bad_lines), one_file(files, ray)
     _check_resume(file, output, resume=resume)
     arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
-    judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review)
+    judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review, flags)
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
