@@ -15,8 +15,8 @@ import pytest
 
 from weft.errors import CheckpointError
 from weft.evaluation.calibrate import calibrate, fit
-from weft.search.interface import HypothesisArrays, PendingHypotheses
-from weft.text.id_rows import IdRows
+from weft.search.ranking import HypothesisArrays, PendingHypotheses
+from weft.text.id_rows import IdRows, Sentences
 from weft.translation.confidence import (
     FEATURES,
     FILE_NAME,
@@ -28,11 +28,10 @@ from weft.translation.confidence import (
     read_confidence,
     weights_checksum,
 )
-from weft.translation.engines.interface import searched_batches
 from weft.translation.load import load
+from weft.translation.pipeline import searched_batches
 from weft.translation.results import Translation, empty_translation
 from weft.translation.translator import Translator
-from weft.translation.word_alignment import Sentences
 
 SOURCES = [f"{a} {b} {c}".strip() for a in "abcd" for b in "abcd" for c in ("", "a", "d", "q a")]
 

@@ -41,7 +41,7 @@ from weft.translation.flags import NO_RULES, FlagRules, read_rules, rules_record
 from weft.translation.precision_target import AcceptedOutputs, Threshold, find_threshold
 
 if TYPE_CHECKING:
-    from weft.search.interface import HypothesisArrays
+    from weft.search.ranking import HypothesisArrays
     from weft.text.id_rows import IdRows
     from weft.translation.results import Translation
 
@@ -58,7 +58,7 @@ MAX_POINTS = 1_000
 MAX_BYTES = 1 << 20
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 BY_END = 0
-"""`weft.search.interface.BY_END`, which is not imported: that imports torch."""
+"""`weft.search.ranking.BY_END`, which is not imported: that imports torch."""
 
 
 def output_features(translation: Translation) -> list[float]:
@@ -119,7 +119,8 @@ class FeatureModel:
     def confidences(self, features_NF: np.ndarray) -> list[float]:
         """The confidence of each output."""
         scores_N = (features_NF - np.array(self.means)) / np.array(self.deviations) @ np.array(self.weights) + self.bias
-        confidences: list[float] = np.interp(scores_N, *zip(*self.curve, strict=True)).tolist()
+        scores, probabilities = np.array(self.curve).T
+        confidences: list[float] = np.interp(scores_N, scores, probabilities).tolist()
         return confidences
 
     def record(self, names: Sequence[str]) -> dict[str, Any]:

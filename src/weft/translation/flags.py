@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.search.repetition import runs
 from weft.text import specials
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 if TYPE_CHECKING:
     from weft.translation.results import Translation

@@ -18,15 +18,16 @@ import numpy as np
 from weft.errors import ColumnCountError, InputTooLongError, SearchError
 from weft.runs.load import sentence_ids
 from weft.runtime.replaceable import replaceable
-from weft.search.interface import ENDED, Hypothesis, HypothesisArrays, PendingHypotheses
+from weft.search.interface import Hypothesis
+from weft.search.ranking import ENDED, HypothesisArrays, PendingHypotheses
 from weft.text import specials
 from weft.text.frames import Frame
-from weft.text.id_rows import IdRows, decode_arrays
+from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
-from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
-from weft.translation.inputs import check_lengths
+from weft.translation import inputs
+from weft.translation.engines.interface import BatchEngine, Engine, SearchedBatch, TranslationRequest
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
+from weft.translation.word_alignment import align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     import torch
@@ -105,6 +106,26 @@ class _Details:
         return self.confidence.of_batch(self.hypotheses, ids)
 
 
+class _LazyConfidence:
+    """Fields of a new translation that few callers read: they are removed, and computed when they are first read."""
+
+    def __init__(self, translation: Translation, model: ConfidenceModel) -> None:
+        self.translation, self.model = translation, model
+
+    def attach(self) -> None:
+        values = vars(self.translation)
+        del values["confidence"], values["flag_rules"]
+        values |= {"_others": self, "_row": 0}
+
+    def compute(self, name: str, row: int) -> Any:
+        match name:
+            case "confidence":
+                return self.model.of_output(self.translation)
+            case "flag_rules":
+                return self.model.flag_rules
+        raise AttributeError(f"'Translation' object has no attribute {name!r}")
+
+
 class TextProcessor:
     """Conversion between texts and token ids: sources become ids, hypotheses become translations."""
 
@@ -166,10 +187,10 @@ class TextProcessor:
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        if self.confidence is None:
-            return replace(best, alternatives=tuple(others)) if others else best
-        best = replace(best, alternatives=tuple(others), flag_rules=self.confidence.flag_rules)
-        return best.deferring("confidence", self.confidence.of_output)
+        best = replace(best, alternatives=tuple(others)) if others else best
+        if self.confidence is not None:
+            _LazyConfidence(best, self.confidence).attach()
+        return best
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
@@ -220,6 +241,8 @@ class TextProcessor:
             links=[] if words is None else align_words(words),
             ended=hypothesis.ended,
             gap=hypothesis.gap,
+            confidence=None,
+            flag_rules=None,
             trace=hypothesis.trace,
         )
 
@@ -284,7 +307,8 @@ class Pipeline:
         ids = IdRows.concatenate(encoded)
         if not prompts:
             ids = ids.framed(frame.source_before, frame.source_after)
-        check_lengths(ids, training_limit=text.max_training_length)
+        if ids.lengths_B.max(initial=0) > inputs.MAX_SOURCE_TOKENS:
+            inputs.check_lengths(ids, training_limit=text.max_training_length)
         return replace(
             request,
             sources=ids,
@@ -351,3 +375,11 @@ def search(request: TranslationRequest, begin: Callable[[TranslationRequest], Se
         return begin(request)
     batches = begin(request.select(rows))
     return (SearchedBatch(rows[np.asarray(batch.rows, dtype=np.int64)], batch.hypotheses) for batch in batches)
+
+
+def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
+    """The results of a request: batch by batch, if the engine can."""
+    if isinstance(engine, BatchEngine):
+        yield from engine.batches(request)
+    else:
+        yield SearchedBatch(range(len(request.sources)), engine.search(request))

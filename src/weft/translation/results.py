@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -55,7 +55,7 @@ class Translation:
     word_attention: WordAttention | None
     """Attention weights over whole words."""
     links: list[tuple[int, int]]
-    """(source word, target word), zero-based, words as `weft.text.word_splitting` splits them: the word alignment that
+    """(source word, target word), zero-based, words as `weft.text.words` splits them: the word alignment that
     the attention gives."""
     ended: str
     """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
@@ -95,13 +95,6 @@ class Translation:
             value = vars(self)[name] = others.compute(name, self._row)
             return value
 
-    def deferring(self, name: str, compute: Callable[[Translation], Any]) -> Translation:
-        """This translation, one field of which is computed when it is first read; it must be new."""
-        del vars(self)[name]
-        object.__setattr__(self, "_others", _DeferredField(self, name, compute))
-        object.__setattr__(self, "_row", 0)
-        return self
-
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -133,19 +126,6 @@ class Translation:
     def ended_by_length(self) -> bool:
         """Whether the length limit cut the output off."""
         return self.ended == "length"
-
-
-class _DeferredField(NamedTuple):
-    """The `TranslationFields` of a single translation."""
-
-    translation: Translation
-    name: str
-    value: Callable[[Translation], Any]
-
-    def compute(self, name: str, row: int) -> Any:
-        if name != self.name:
-            raise AttributeError(f"'Translation' object has no attribute {name!r}")
-        return self.value(self.translation)
 
 
 class HeadAttention(NamedTuple):
