@@ -21,6 +21,7 @@ Functions
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
     calibrate(run)               fit how likely its outputs are right: Translation.confidence
+    translate_text(run, text)    a text of several sentences and paragraphs, in the same layout
     distill(run, out=folder)     train a student on what a run, or an ensemble of runs, knows; an iterator of events
     back_translate(run, file, out)   training pairs from monolingual targets and a run of the reverse direction
     tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.translation.load import load
     from weft.translation.results import Translation
+    from weft.translation.texts import translate_text
     from weft.translation.translator import Translator
 
 __version__ = "0.1.0"
@@ -102,6 +104,7 @@ __all__ = [
     "recommend",
     "report",
     "train",
+    "translate_text",
     "tune",
 ]
 
@@ -109,6 +112,7 @@ _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
+    "translate_text": "weft.translation.texts",
     "train": "weft.pairs.train",
     "distill": "weft.pairs.distillation.distill",
     "back_translate": "weft.pairs.distillation.back_translation",

@@ -61,14 +61,28 @@ if TYPE_CHECKING:
     from weft.translation.windows import WindowSearch
 
 
+def _unless_standard_output(output: Path | None) -> Path | None:
+    return None if output == Path("-") else output
+
+
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Write to this file, which appears once it is complete; with --ray, a folder."),
+    typer.Option(
+        "--output",
+        callback=_unless_standard_output,
+        help="Write to this file, which appears once it is complete; with --ray, a folder.",
+    ),
 ]
 
 
 Align = Annotated[
     bool, typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word.")
+]
+
+
+Text = Annotated[
+    bool,
+    typer.Option("--text", help="Lines may have several sentences: each is translated, and the layout stays."),
 ]
 
 
@@ -84,6 +98,8 @@ class TranslationJob(NamedTuple):
     """The lines to translate, counted from 0; None: all."""
     review: Path | None = None
     """Where to list the outputs that are left out for their confidence."""
+    text: bool = False
+    """Whether a line may have several sentences."""
 
     @property
     def first_line(self) -> int:
@@ -94,7 +110,13 @@ class TranslationJob(NamedTuple):
     def search(self) -> WindowSearch:
         from weft.translation.windows import WindowSearch
 
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention)
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, self.text)
+
+    def check_text(self, ray: str | None) -> None:
+        """Fail on options that need single sentences."""
+        given = {"--n-best": self.format.n_best > 1, "--align": self.format.align, "--ray": ray is not None}
+        for option in (name for name, is_given in given.items() if self.text and is_given):
+            raise DataError(f"--text: cannot be used with {option}; translate one sentence per line instead")
 
     def stream(self) -> Iterator[str | BadLine | None]:
         """The source lines, and None whenever there are no more of them for now."""
@@ -139,6 +161,7 @@ class TranslationJob(NamedTuple):
             "--align": self.format.align,
             "--json": self.format.as_json,
             **judged,
+            **({"--text": True} if self.text else {}),
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -158,6 +181,7 @@ def command(
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     search: Search = None,
+    text: Text = False,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Align = False,
     confidence: ShowConfidence = False,
@@ -179,13 +203,11 @@ def command(
 
     With --n-best N, each line gives up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
-    With --min-confidence or --precision-target, outputs below it are left out (with --json, "accepted" is false).
 
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; after
     an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
     the lines; once all have finished, the same command with --merge joins their outputs.
     """
-    output = None if output == Path("-") else output
     policy, file = BadLinePolicy(bad_lines), one_file(files, ray)
     _check_resume(file, output, resume=resume)
     arguments = RunArguments(run, more, device, precision, engine, adapter)
@@ -195,7 +217,8 @@ def command(
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
-    job = TranslationJob(file, arguments, settings, output_format, policy, review=review)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text)
+    job.check_text(ray)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
     elif merge:
