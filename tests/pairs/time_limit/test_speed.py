@@ -98,7 +98,7 @@ def test_the_lengths_of_measured_translations(
 def test_what_the_first_call_compiles_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that take ten seconds to compile are not taken for the cost of every sentence."""
     now = [0.0]
-    monkeypatch.setattr(speed.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(speed, "time", SimpleNamespace(monotonic=lambda: now[0]))
     durations = iter([10.0, 0.5])
 
     def call() -> None:
