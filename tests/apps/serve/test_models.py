@@ -48,7 +48,7 @@ def own(recurrent_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     run = tmp_path_factory.mktemp("own") / "run"
     shutil.copytree(recurrent_run, run)
     limits = {"deadline": PATIENCE, "max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
-    with running_server(create_app([run], settings(max_waiting=4, max_waiting_exact=1, **limits))) as server:
+    with running_server(create_app([run], settings(max_waiting=4, max_waiting_long=1, **limits))) as server:
         yield server
 
 

@@ -165,7 +165,7 @@ def test_every_event_that_is_sent_is_no_longer_unread(monkeypatch: pytest.Monkey
             self.seen = asyncio.Event()
 
         async def submit(self, job: Any, queue: str) -> None:
-            assert queue == "exact"
+            assert queue == "long"
             job.on_event("start", b'{"kind":"exact"}')
             await self.seen.wait()
             job.on_event("done", b"{}")

@@ -85,7 +85,7 @@ async def translate(
         return []
     alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
     key = None if alone and len(texts) == 1 else to_json(payload).decode()
-    queue = "exact" if payload["search"]["kind"] in EXACT else "batch"
+    queue = "long" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
     job.plain = plain

@@ -24,7 +24,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Refusal = Callable[[str, bytes], ServiceError | None]
+Refusal = Callable[[str, bytes, str], ServiceError | None]
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -99,7 +99,10 @@ class Guard:
             state = scope.setdefault("state", {})
             state["client"] = self._client(scope, headers)
             body = await self._body(receive, headers)
-            if self.refusal is not None and (refused := self.refusal(own_path(scope), body)) is not None:
+            if (
+                self.refusal is not None
+                and (refused := self.refusal(own_path(scope), body, state["client"])) is not None
+            ):
                 raise refused
             await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:

@@ -90,7 +90,7 @@ class SearchStream:
         self.job = Job("stream", payload, client=client, on_event=self._receive)
         search = payload["search"]
         assert isinstance(search, dict)
-        self.queue = "exact" if search["kind"] in EXACT else "batch"
+        self.queue = "long" if search["kind"] in EXACT else "batch"
         self.has_step = False
 
     def _receive(self, name: str, data: bytes) -> None:
