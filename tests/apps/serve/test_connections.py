@@ -36,7 +36,7 @@ def test_connections_come_to_an_end(running: Running) -> None:
     """Where nothing arrives, or half a request, or nothing is read: closed when the time is up, and not before."""
 
     async def test() -> None:
-        settings = ServeSettings(body_timeout=0.05)
+        settings = ServeSettings(body_timeout=0.05, read_timeout=0.05)
         of_settings = protocol_class(settings)
 
         def connect() -> tuple[Any, Transport]:

@@ -7,8 +7,8 @@ a request may wait no longer than two batches of other requests take to arrive: 
 well, and wait less. The higher the load, the shorter the wait of admitted requests.
 
 Admission is as fair as the queue: clients take turns, so a request waits for no more of another client's requests than
-its own client has waiting; only clients that ask for more than their share meet the shorter wait; and where the queue is
-full, a client with fewer waiting requests takes the place of the last one of the client that has the most.
+its own client has waiting; only clients that ask for more than their share meet the shorter wait; and where the queue
+is full, a client with fewer waiting requests takes the place of the last one of the client that has the most.
 """
 
 from __future__ import annotations

@@ -286,7 +286,9 @@ class Models:
             name: ServedModel(name, run, settings, metrics, pair)
             for (name, run), pair in zip(runs.items(), languages, strict=True)
         }
-        share = memory_in_bytes(settings) * (1.0 - SERVICE_SHARE) / max(len(self.by_name), 1)
+        self.memory = memory_in_bytes(settings)
+        """Bytes of the service and its workers."""
+        share = self.memory * (1.0 - SERVICE_SHARE) / max(len(self.by_name), 1)
         for model in self.by_name.values():
             model.memory = int(share)
         self.metrics = metrics

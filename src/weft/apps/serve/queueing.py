@@ -21,6 +21,10 @@ MAX_RATES = 64
 FIRST_BATCH = 512
 """Tokens of the first batch of a kind of search, whose speed is not known yet."""
 SMOOTHING = 0.3
+FIRST_SPEED = 5e9
+"""Multiplications per second of a model whose speed is not known yet."""
+MIN_MEASURED = 0.1
+"""Seconds; shorter batches say little about the speed of multiplications."""
 REMAINDER = 1.25
 """A batch may be larger by this factor if nothing is left waiting then."""
 FULL = 0.7
@@ -51,7 +55,7 @@ class Job:
         self.client = client
         self.on_event = on_event
         self.work = 1.0
-        """Estimated multiplications, of a job that is searched alone."""
+        """Estimated multiplications: of a job that is searched alone, or of its longest row."""
         self.plain = False
         """Whether the request holds nothing but a text: then others like it can be refused unread."""
         self.characters = sum(map(len, rows))
@@ -210,6 +214,8 @@ class Rates:
         self.seconds_alone: dict[str, float] = {}
         """Seconds per unit of work of jobs that are searched alone, by operation."""
         self.tokens_per_character = 0.3
+        self.speed = FIRST_SPEED
+        """Multiplications per second, as `Job.work` counts them."""
 
     def cost(self, text: str) -> float:
         """The tokens of a text, estimated."""
@@ -256,3 +262,8 @@ class Rates:
         seconds /= work
         known = self.seconds_alone.get(op, seconds)
         self.seconds_alone[op] = known + SMOOTHING * (seconds - known)
+
+    def measured_work(self, work: float, seconds: float) -> None:
+        """A batch or a job of this many multiplications took this long."""
+        if work > 1.0 and seconds >= MIN_MEASURED:
+            self.speed += SMOOTHING * (work / seconds - self.speed)

@@ -173,6 +173,8 @@ class Scheduler:
         return self.rates.batch_time(batch.alone or batch.items[0].job, batch.cost)
 
     def _measure(self, batch: Batch, seconds: float) -> None:
+        work = batch.alone.work if batch.alone is not None else sum(item.job.work for item in batch.items)
+        self.rates.measured_work(work, seconds)
         if batch.alone is not None:
             self.rates.measured_alone(batch.alone.op, seconds, batch.alone.work)
         elif batch.items[0].job.batch_key is not None:

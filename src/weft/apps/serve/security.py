@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from weft.apps.serve.active_requests import ActiveRequest, ActiveRequests
 from weft.apps.serve.errors import ServiceError, log_error
 from weft.apps.serve.keys import Keys
 from weft.apps.serve.metrics import LATENCY, REQUESTS, Metrics
@@ -49,6 +51,8 @@ HEADERS = (
 KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
 """Paths that need no key, like the files of the page; LibreTranslate's clients request languages without one."""
 PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
+STATUS_PATHS = ("/health", "/ready", "/metrics")
+"""Paths that are answered whatever the load."""
 MAX_HEADERS = 100
 """Header fields of a request."""
 log = logging.getLogger("weft.apps.serve")
@@ -58,10 +62,21 @@ class Guard:
     """The outermost layer of the application."""
 
     def __init__(
-        self, app: App, settings: ServeSettings, keys: Keys | None, metrics: Metrics, refusal: Refusal | None = None
+        self,
+        app: App,
+        settings: ServeSettings,
+        keys: Keys | None,
+        metrics: Metrics,
+        refusal: Refusal | None = None,
+        *,
+        body_bytes: float = math.inf,
     ) -> None:
-        """``refusal``: why a request to a path with a body is refused before it is read; None if it is not."""
+        """``refusal``: why a request to a path with a body is refused before it is read; None if it is not.
+
+        ``body_bytes``: bytes of the bodies of all requests at a time.
+        """
         self.app = app
+        self.active = ActiveRequests(settings.max_connections, body_bytes)
         self.refusal = refusal
         self.settings = settings
         self.keys = keys
@@ -97,14 +112,14 @@ class Guard:
             if scope["method"] == "OPTIONS" and origin is not None and "access-control-request-method" in headers:
                 return await _answer(send_with_headers, 204, b"")
             state = scope.setdefault("state", {})
-            state["client"] = self._client(scope, headers)
-            body = await self._body(receive, headers)
-            if (
-                self.refusal is not None
-                and (refused := self.refusal(own_path(scope), body, state["client"])) is not None
-            ):
-                raise refused
-            await self.app(scope, _replay(body, receive), send_with_headers)
+            client = state["client"] = self._client(scope, headers)
+            if own_path(scope) in STATUS_PATHS:
+                return await self.app(scope, _replay(b"", receive), send_with_headers)
+            with self.active.enter(client) as active:
+                body = await self._body(receive, headers, active)
+                if self.refusal is not None and (refused := self.refusal(own_path(scope), body, client)) is not None:
+                    raise refused
+                await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
             await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
         except Exception as error:  # the application has answered; it only remains to log the error
@@ -179,7 +194,7 @@ class Guard:
                 raise ServiceError(401, "a key is needed; send it as Authorization: Bearer KEY")
         return address
 
-    async def _body(self, receive: Receive, headers: dict[str, str]) -> bytes:
+    async def _body(self, receive: Receive, headers: dict[str, str], active: ActiveRequest) -> bytes:
         """The whole body, within the limits of size and time."""
         limit = self.settings.max_body
         too_large = ServiceError(413, f"the request has more than {limit:,} bytes, the limit")
@@ -197,6 +212,7 @@ class Guard:
                     size += len(parts[-1])
                     if size > limit:
                         raise too_large
+                    active.receive(len(parts[-1]))
                     more = message.get("more_body", False)
         except TimeoutError:
             seconds = self.settings.body_timeout

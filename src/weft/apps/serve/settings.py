@@ -89,8 +89,10 @@ class ServeSettings(Settings):
     )
     max_streams: Count = Field(64, description="streams that are open at once")
     deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
-    body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive, and its answer be read")
-    read_timeout: Seconds = Field(5.0, description="seconds after which a stream that is not read is ended")
+    body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive")
+    read_timeout: Seconds = Field(
+        5.0, description="seconds after which a connection is closed whose client reads nothing"
+    )
     hang_timeout: Seconds = Field(
         8.0, description="seconds after which a worker that does not answer is ended and started again"
     )
