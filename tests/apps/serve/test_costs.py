@@ -23,8 +23,8 @@ from weft.apps.serve.costs import (
 
 LONG = "a b c d e " * 490
 HEADS = {"encoder": (2, 3), "decoder": (2, 3), "cross": (2, 3)}
-TRANSFORMER = ModelShape(1_000, 50, 7, 11, 4, recurrent=False, heads=HEADS)
-RECURRENT = ModelShape(1_000, 50, 7, 0, 2, recurrent=True, heads={"cross": (1, 1)})
+TRANSFORMER = ModelShape(1_000, 50, 7, 11, 4, 2, recurrent=False, heads=HEADS)
+RECURRENT = ModelShape(1_000, 50, 7, 0, 2, 1, recurrent=True, heads={"cross": (1, 1)})
 
 
 def test_the_formulas() -> None:
@@ -32,10 +32,10 @@ def test_the_formulas() -> None:
     lengths = [Lengths(source=5, longest=13, target=4)]
     encoder = Cost(4 * (5 * (8 * 7 + 11) + 2 * 3 * 25), 5 * 1_000 + 2 * 4 * 25 * 7)
     assert TRANSFORMER.encoder(lengths) == encoder
-    numbers = 2 * (6 * 50 + 6 * 4 * 13 * 7 + 5 * 7 + 50 * 13)
+    numbers = 2 * (6 * 50 + 6 * 2 * 13 * 7 + 5 * 7 + 50 * 13)
     step = 1_000 + 50 * 7 + 2 * 4 * (5 + 4) * 7
-    assert TRANSFORMER.search(lengths, 2) == encoder + Cost(4 * numbers, 2 * 4 * step)
-    states = Cost(4 * 64 * 13**2 * 4 * 7, 0)
+    assert TRANSFORMER.search(lengths, 2) == encoder + Cost(4 * numbers, 2 * 4 * step + 4 * 5e6)
+    states = Cost(4 * 64 * 13**2 * 2 * 7, 0)
     assert TRANSFORMER.exact_search(lengths) == TRANSFORMER.search(lengths, 64) + states
     assert TRANSFORMER.attention(lengths, 2, 3) == Cost((4 * 2 + 100 * 3) * 5 * 13, 0)
     assert TRANSFORMER.weights(lengths[0]) == 6 * (25 + 16 + 20)

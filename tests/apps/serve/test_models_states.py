@@ -33,7 +33,7 @@ def test_a_worker_is_told_all_that_it_depends_on(tmp_path: Path) -> None:
     changes = {"precision": "int8", "engine": "torch", "parallel_searches": 2, "log": "texts", "max_output": 77}
 
     async def test(model: ServedModel) -> None:
-        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000}
+        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000, "deadline": 60.0, "memory": None}
         expected = {"runs": [str(tmp_path)], "adapter": None, "device": "cpu", "threads": 1, **limits, **changes}
         assert model._config() == expected
 

@@ -6,7 +6,7 @@
 
     operation       bytes                                                       multiplications
     encoder         4 · B (S (8 D + F) + 2 H S²)                                B (S P + 2 L S² D)
-    search          4 · B K (6 V + 6 L T D + S D + 50 T), and the encoder       B K T (P + V D + 2 L (S + T) D)
+    search          4 · B K (6 V + 6 L T D + S D + 50 T), and the encoder       B K T (P + V D + 2 L (S+T) D) + 5·10⁶ T
     exact search    the search with K = 64, and a state for every length:       as the search; nodes are limited
                     4 · 64 · L T² D in a Transformer, 4 · 64 · 4 L T D else
     attention       4 · K S T, and 100 · n_best S T: tensors, numbers, JSON
@@ -34,6 +34,8 @@ EXACT_WIDTH = 64
 """Prefixes that an exact search expands in one step."""
 SCORED_TOKENS = 4096
 """Tokens of a batch of pairs that are scored."""
+STEP_OVERHEAD = 5e6
+"""The time of a step of a search that does not depend on its size, in multiplications."""
 WEIGHT_BYTES = 100
 """Bytes of an attention weight in a response: as a tensor, an array, a Python number and JSON."""
 OVERHEAD = 8 << 20
@@ -74,6 +76,8 @@ class ModelShape(NamedTuple):
     """The widest state."""
     feed_forward: int
     layers: int
+    """Of the encoder and the decoder together."""
+    decoder_layers: int
     recurrent: bool
     heads: dict[str, tuple[int, int]]
     """Layers and heads of each kind of attention: encoder, decoder, cross, copy."""
@@ -88,11 +92,11 @@ class ModelShape(NamedTuple):
 
     def search(self, lengths: Sequence[Lengths], size: int) -> Cost:
         """A search for the texts of a batch with ``size`` hypotheses each."""
-        numbers = multiplications = 0
+        numbers, multiplications = 0, STEP_OVERHEAD * max((length.target for length in lengths), default=0)
         for source, longest, target in lengths:
             history = 1 if self.recurrent else longest
-            numbers += size * (6 * self.vocabulary + 6 * self.layers * history * self.width + source * self.width)
-            numbers += size * 50 * longest
+            states = 6 * self.decoder_layers * history + source
+            numbers += size * (6 * self.vocabulary + states * self.width + 50 * longest)
             reach = source + (0 if self.recurrent else target)
             step = self.parameters + self.vocabulary * self.width + 2 * self.layers * reach * self.width
             multiplications += size * target * step
@@ -101,7 +105,7 @@ class ModelShape(NamedTuple):
     def exact_search(self, lengths: Sequence[Lengths]) -> Cost:
         """An exact search: one sentence after the other, with a batch of states for each length."""
         longest = max((length.longest for length in lengths), default=0)
-        states = 4 * longest * self.layers if self.recurrent else longest**2 * self.layers
+        states = (4 * longest if self.recurrent else longest**2) * self.decoder_layers
         kept = Cost(FLOAT * EXACT_WIDTH * states * self.width, 0.0)
         parts = [self.search([length], EXACT_WIDTH) for length in lengths]
         return Cost(max((part.bytes for part in parts), default=0), sum(part.multiplications for part in parts)) + kept

@@ -212,7 +212,7 @@ class Rates:
         self.batch_seconds = batch_seconds
         self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
         self.seconds_alone: dict[str, float] = {}
-        """Seconds per unit of work of jobs that are searched alone, by operation."""
+        """Seconds of jobs that are searched alone and whose work is not known, by operation."""
         self.tokens_per_character = 0.3
         self.speed = FIRST_SPEED
         """Multiplications per second, as `Job.work` counts them."""
@@ -231,14 +231,14 @@ class Rates:
     def seconds(self, job: Job) -> float:
         """Expected seconds of the waiting rows of a job; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0) * job.work
+            return self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
         tokens = job.characters * self.tokens_per_character + len(job.rows)
         return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
 
     def batch_time(self, job: Job, tokens: float | None = None) -> float:
         """Expected seconds of a full batch of such jobs, or of ``tokens`` tokens; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0) * job.work
+            return self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
         rate = self.tokens_per_second.get(job.batch_key)
         if not rate:
             return 0.0
@@ -257,9 +257,8 @@ class Rates:
         if len(self.tokens_per_second) > MAX_RATES:
             self.tokens_per_second.popitem(last=False)
 
-    def measured_alone(self, op: str, seconds: float, work: float = 1.0) -> None:
+    def measured_alone(self, op: str, seconds: float) -> None:
         """A job that was searched alone took this long."""
-        seconds /= work
         known = self.seconds_alone.get(op, seconds)
         self.seconds_alone[op] = known + SMOOTHING * (seconds - known)
 

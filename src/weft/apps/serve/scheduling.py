@@ -176,7 +176,7 @@ class Scheduler:
         work = batch.alone.work if batch.alone is not None else sum(item.job.work for item in batch.items)
         self.rates.measured_work(work, seconds)
         if batch.alone is not None:
-            self.rates.measured_alone(batch.alone.op, seconds, batch.alone.work)
+            self.rates.measured_alone(batch.alone.op, seconds)
         elif batch.items[0].job.batch_key is not None:
             self.rates.measured(batch.items[0].job.batch_key, batch.cost, seconds)
 

@@ -80,6 +80,7 @@ def model_shape(translator: Translator) -> ModelShape:
         width=max(widths),
         feed_forward=max(getattr(part, "feed_forward", 0) for part in (settings.encoder, settings.decoder)),
         layers=max(sum(stack.layers for stack in stacks), 1),
+        decoder_layers=max(described.decoder.layers if described.decoder is not None else settings.decoder.layers, 1),
         recurrent=not any(stack.family == "transformer" for stack in stacks),
         heads=heads,
     )
