@@ -29,7 +29,7 @@ class ActiveRequests:
         """A request of a client, until it is answered; `BusyError` if there are too many, and its client has its
         share of them."""
         total = self.requests.total()
-        if total >= self.limit and self.requests[client] >= total / len(self.requests):
+        if total >= self.limit and self.requests[client] >= total / max(len(self.requests), 1):
             raise BusyError(f"{total} requests are being answered; try again later", retry_after=RETRY_SECONDS)
         request = ActiveRequest(self, client)
         self.requests[client] += 1

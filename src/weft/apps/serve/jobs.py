@@ -53,6 +53,9 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
     for name, given in (("trace", body.trace), ("prefix_ids", body.prefix_ids), ("edits", body.edits)):
         if given and len(body.texts) != 1:
             raise ServiceError(422, f"{name}: for one text at a time; {len(body.texts)} were given")
+    if len(body.prefix_ids) > settings.max_output:
+        limit = f"at most {settings.max_output:,} are accepted"
+        raise ServiceError(422, f"prefix_ids: {len(body.prefix_ids):,} tokens; {limit}")
     model = await loaded_model(request, body.model)
     search = search_of(model, body, settings)
     check_n_best(body.n_best, search, settings)
@@ -116,7 +119,13 @@ def queue_of(model: ServedModel, job: Job, texts: Sequence[str]) -> str:
         return min(int(costs["max_ratio"] * source) + extra, model.settings.max_output)
 
     rates = model.schedulers["batch"].rates
-    lengths = estimated_lengths(texts, rates.tokens_per_character, search, longest)
+    prefix = len(job.payload.get("prefix_ids") or ()) + int(
+        len(job.payload.get("prefix") or "") * rates.tokens_per_character
+    )
+    lengths = [
+        length._replace(target=max(length.target, prefix))
+        for length in estimated_lengths(texts, rates.tokens_per_character, search, longest)
+    ]
     if job.op in ("heads", "score"):
         work = sum(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)
     else:

@@ -30,7 +30,7 @@ FEWEST_BYTES = 32 << 20
 MARGIN = 1.25
 """How much more than reserved a worker may allocate: estimates, fragmentation, allocator caches."""
 POLL_SECONDS = 0.1
-TRIMMED_BYTES = 16 << 20
+TRIMMED_BYTES = 32 << 20
 """Operations that reserved more give their memory back to the system when they end."""
 
 
@@ -80,8 +80,13 @@ class MemoryBudget:
 
 
 def give_back() -> None:
-    """Return freed memory to the system: glibc keeps much of it in its arenas."""
+    """Free what nothing refers to any more, and return it to the system."""
     gc.collect()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Return freed memory to the system: glibc keeps much of it in its arenas."""
     if (trim := _malloc_trim()) is not None:
         trim(0)
 

@@ -9,6 +9,7 @@ a job of one row by a batch, not by a thousand rows. A batch holds as many token
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -207,7 +208,9 @@ class FairQueue:
 class Rates:
     """Tokens per second of each kind of search, and tokens per character, estimated from the batches so far."""
 
-    def __init__(self, *, batch_tokens: float, batch_seconds: float) -> None:
+    def __init__(self, *, batch_tokens: float, batch_seconds: float, deadline: float = math.inf) -> None:
+        """``deadline``: seconds after which any job is given up."""
+        self.deadline = deadline
         self.batch_tokens = batch_tokens
         self.batch_seconds = batch_seconds
         self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
@@ -231,14 +234,16 @@ class Rates:
     def seconds(self, job: Job) -> float:
         """Expected seconds of the waiting rows of a job; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            return min(seconds, self.deadline)
         tokens = job.characters * self.tokens_per_character + len(job.rows)
         return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
 
     def batch_time(self, job: Job, tokens: float | None = None) -> float:
         """Expected seconds of a full batch of such jobs, or of ``tokens`` tokens; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            return min(seconds, self.deadline)
         rate = self.tokens_per_second.get(job.batch_key)
         if not rate:
             return 0.0

@@ -41,7 +41,9 @@ class Scheduler:
         self.model = model
         self.queue = FairQueue()
         settings = model.settings
-        self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
+        self.rates = Rates(
+            batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds, deadline=settings.deadline
+        )
         self.admission = Admission(self.rates, capacity=capacity, max_wait=settings.max_wait)
         self.parallel = 1
         """Number of batches searched concurrently."""

@@ -48,7 +48,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
+KEYLESS = ("/", "/docs", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
 """Paths that need no key, like the files of the page; LibreTranslate's clients request languages without one."""
 PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
 STATUS_PATHS = ("/health", "/ready", "/metrics")

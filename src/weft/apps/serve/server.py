@@ -18,6 +18,7 @@ import uvicorn
 
 from weft.apps.serve.app import Service
 from weft.apps.serve.connections import RESERVE, protocol_class
+from weft.apps.serve.memory import trim_heap
 from weft.apps.serve.settings import ServeSettings
 from weft.errors import DataError
 
@@ -29,6 +30,7 @@ NOTIFY_SECONDS = 5
 
 async def alive() -> None:
     notify_systemd("WATCHDOG=1")
+    trim_heap()  # of large requests and answers
 
 
 def notify_systemd(state: str) -> None:

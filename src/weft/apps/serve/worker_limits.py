@@ -107,8 +107,9 @@ def _lengths(translator: Translator, payload: dict[str, Any], source: int, text:
     if payload.get("target_ids") is not None:
         rows = len(payload["target_ids"]) + 1
         return Lengths(source, rows, rows)
-    longest = longest_output(translator, source, search)
-    expected = max(source, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * source))
+    prefix = len(payload.get("prefix_ids") or ()) or len(translator.encode_target(payload.get("prefix") or "", text))
+    longest = max(longest_output(translator, source, search), prefix)
+    expected = max(source, prefix, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * source))
     return Lengths(source, longest, min(expected, longest))
 
 
