@@ -36,3 +36,15 @@ def test_the_bytes_of_bodies() -> None:
             third.receive(11)
         assert active.total_bytes == 90
     assert active.total_bytes == 0 and not active.bytes
+
+
+def test_refusals_of_a_flood_are_delayed() -> None:
+    active = ActiveRequests(1_000, 100)
+    with ExitStack() as stack:
+        stack.enter_context(active.enter("b"))
+        for _ in range(101):
+            stack.enter_context(active.enter("a"))
+        assert (active.delay("a"), active.delay("b"), active.delay("c")) == (pytest.approx(0.4), 0.0, 0.0)
+        for _ in range(800):
+            stack.enter_context(active.enter("a"))
+        assert active.delay("a") == 2.0

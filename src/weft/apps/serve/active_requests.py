@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from weft.apps.serve.errors import BusyError
 
 RETRY_SECONDS = 2.0
+DELAY, LONGEST_DELAY = 0.004, 2.0
+"""Seconds after which a refusal is sent, for every request of that client; and at most."""
 CLIENT_SHARE = 0.5
 """Part of the bytes of all bodies that one client may hold."""
 
@@ -39,6 +41,14 @@ class ActiveRequests:
             self._drop(self.requests, client, 1)
             self._drop(self.bytes, client, request.size)
             self.total_bytes -= request.size
+
+    def delay(self, client: str) -> float:
+        """Seconds to wait before a refusal is sent to a client.
+
+        A client that floods the service, and sends again whenever it is refused, would otherwise take the time of the
+        others; one that sends a few requests does not notice.
+        """
+        return min(DELAY * max(self.requests[client] - 1, 0), LONGEST_DELAY)
 
     @staticmethod
     def _drop(counts: Counter[str], client: str, amount: int) -> None:

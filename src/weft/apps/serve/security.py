@@ -86,7 +86,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, status = time.monotonic(), 500
+        start, status, client = time.monotonic(), 500, ""
         is_head = scope["method"] == "HEAD"
         if is_head:
             scope = {**scope, "method": "GET"}
@@ -98,6 +98,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status == 429:
+                    await asyncio.sleep(self.active.delay(client))
                 message["headers"] = [*message.get("headers", ()), *extra]
             elif is_head:
                 return

@@ -134,7 +134,7 @@ function askForKey(message) {
       h(
         'form',
         { method: 'dialog' },
-        h('p', {}, message),
+        h('p', {}, `This service is only for those who have a key (${message}). Whoever runs it can give you one; it is kept until this tab is closed.`),
         h('label', { for: 'key', id: 'key-label' }, 'Key'),
         input,
         h(
@@ -196,5 +196,11 @@ async function waitForExamples() {
     shown.view.showExamples?.();
   }
 }
+
+/** Whatever else fails is said in words, too. */
+addEventListener('unhandledrejection', (event) => {
+  event.preventDefault();
+  context.fail(event.reason);
+});
 
 start().catch((error) => replace(main, h('p', { class: 'error', role: 'alert' }, error.message)));

@@ -2,6 +2,8 @@
 
 import { h, replace } from '../dom.js';
 import { attentionMap, weightTable } from '../figures/attention_map.js';
+import { heat } from '../figures/heat.js';
+import { count } from '../labels.js';
 import { panel, scrollable } from './panel.js';
 
 const HELP =
@@ -10,6 +12,8 @@ const HELP =
 
 /** More columns than these are given the whole width. */
 const MANY = 18;
+/** The pixels of a side of the picture of all weights. */
+const PIXELS = 400;
 
 export class MapPanel {
   /** @param {{highlight: Object, title?: string, name?: string, help?: string}} context */
@@ -18,6 +22,7 @@ export class MapPanel {
     this.figure = h('div', { class: 'figure' });
     this.table = h('div');
     this.note = h('p', { class: 'hint' });
+    this.overview = h('figure', { class: 'overview', hidden: true });
     this.element = panel(
       title,
       {
@@ -26,12 +31,14 @@ export class MapPanel {
         name,
       },
       this.note,
+      this.overview,
       scrollable(title, this.figure),
       this.table,
     );
   }
 
-  update({ alignment, differing = [] }) {
+  update({ alignment, differing = [], run = null, steps = 0 }) {
+    this.showOverview(alignment.part, run, steps);
     const { source, target, weights, unit } = alignment;
     this.element.classList.toggle('wide', source.length > MANY);
     const isEmpty = !weights || !target.length;
@@ -61,4 +68,30 @@ export class MapPanel {
     if (isOpen) table.open = true;
     return undefined;
   }
+
+  /** The whole map as pixels, where only a part of it is drawn as cells; made once for a finished output. */
+  showOverview(part, run, steps) {
+    const weights = run?.translation && steps >= run.length ? run.translation.attention : null;
+    this.overview.hidden = !part || !weights;
+    if (this.overview.hidden || this.overviewOf === weights) return;
+    this.overviewOf = weights;
+    const [rows, columns] = [weights.length, weights[0].length];
+    const text = `All ${count(rows)} × ${count(columns)} weights, output from top to bottom, source from left to right; below, the last rows as cells`;
+    replace(this.overview, heat(pooled(weights), { label: text }), h('figcaption', { class: 'hint' }, `${text}.`));
+  }
+}
+
+/** A matrix of at most PIXELS × PIXELS: the largest weight of each block. */
+function pooled(weights) {
+  const block = Math.ceil(Math.max(weights.length, weights[0].length) / PIXELS);
+  if (block <= 1) return weights;
+  const matrix = [];
+  for (let row = 0; row < weights.length; row += 1) {
+    const line = (matrix[Math.floor(row / block)] ??= new Array(Math.ceil(weights[0].length / block)).fill(0));
+    weights[row].forEach((weight, column) => {
+      const at = Math.floor(column / block);
+      if (weight > line[at]) line[at] = weight;
+    });
+  }
+  return matrix;
 }

@@ -150,6 +150,7 @@ export class SearchControls {
     }
     if (setting.type === 'choice') return this.choice(setting, common, label, help);
     if (setting.type === 'texts' || setting.type === 'text') return this.phrases(setting, common, label, help);
+    if (setting.name === 'seed') return this.seed(setting, common, label, help);
     return this.slider(setting, common, label, help);
   }
 
@@ -208,6 +209,24 @@ export class SearchControls {
     input.addEventListener('input', () => this.set(setting.name, read(), false));
     input.addEventListener('change', () => this.set(setting.name, read(), true));
     return h('div', { class: 'setting' }, label, output, input, help);
+  }
+
+  /** The seed as a number, and a button that draws again with the next one. */
+  seed(setting, common, label, help) {
+    const input = h('input', { ...common, type: 'number', min: 0, max: setting.maximum ?? null, step: 1 });
+    input.value = this.search.seed ?? 0;
+    const commit = () => {
+      const value = Math.trunc(Number(input.value));
+      if (input.value.trim() === '' || !(value >= 0)) input.value = this.search.seed ?? 0;
+      else this.set('seed', value, true);
+    };
+    input.addEventListener('change', commit);
+    const again = () => {
+      input.value = Number(this.search.seed ?? 0) + 1;
+      commit();
+    };
+    const button = h('button', { type: 'button', on: { click: again } }, 'Draw again');
+    return h('div', { class: 'setting seed' }, label, h('span', { class: 'inline' }, input, button), help);
   }
 
   set(name, value, isFinal) {

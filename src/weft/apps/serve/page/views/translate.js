@@ -5,6 +5,7 @@
 import * as address from '../address.js';
 import { alignmentOf, wordsAreUseful } from '../alignment.js';
 import * as api from '../api.js';
+import { busy } from '../busy.js';
 import { debounce, h, reducedMotion } from '../dom.js';
 import { forAnotherSentence, isEdited, readEdits, requestOf, writeEdits } from '../edits.js';
 import { Highlight } from '../highlight.js';
@@ -22,6 +23,18 @@ import { Player } from '../player.js';
 import { END, SearchRun } from '../search_run.js';
 import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
 
+/** Characters of a text for which one output is asked for, instead of all that the search has found. */
+const LONG_TEXT = 1_500;
+const UNKNOWN = '<unk>';
+/** Milliseconds after which drawing lets the browser do other things before it goes on. */
+const PATIENCE = 30;
+
+/** The step that an address names; null if it names none, or nothing that is a step. */
+function stepOf({ step }) {
+  const value = Number(step);
+  return step === undefined || !Number.isInteger(value) || value < 0 ? null : value;
+}
+
 export default class TranslateView {
   constructor(context) {
     this.context = context;
@@ -34,6 +47,7 @@ export default class TranslateView {
     this.form = new SentenceForm(context.models, {
       submit: (text) => this.submit(text),
       pickModel: (name) => this.pickModel(name),
+      fail: (message) => context.fail(message && new Error(message)),
     });
     this.player = new Player((steps) => this.showStep(steps));
     this.controls = new SearchControls(context.settings, {
@@ -109,7 +123,7 @@ export default class TranslateView {
     if (!values.text && this.model.has_source) return undefined;
     await this.context.ready(this.model);
     if (key === this.requested) {
-      if (!this.player.isPlaying) this.player.go(Number(values.step ?? this.run?.length ?? 0));
+      if (!this.player.isPlaying) this.player.go(stepOf(values) ?? this.run?.length ?? 0);
       return this.render();
     }
     this.requested = key;
@@ -119,7 +133,9 @@ export default class TranslateView {
   /** How many hypotheses to ask for. */
   hypotheses() {
     const { kind, size, samples } = this.search;
-    return Math.min({ beam: size, mbr: samples }[kind] ?? 1, this.context.limits.n_best ?? 1);
+    if ((this.values.text ?? '').length > LONG_TEXT) return 1; // the attention of more would be too much
+    const drawn = kind === 'sample' ? Number(this.values.draws ?? 1) || 1 : 1;
+    return Math.min({ beam: size, mbr: samples, sample: drawn }[kind] ?? 1, this.context.limits.n_best ?? 1);
   }
 
   async translate(request) {
@@ -127,7 +143,7 @@ export default class TranslateView {
     this.abort = new AbortController();
     const { signal } = this.abort;
     const run = new SearchRun(request);
-    const wanted = this.values.step === undefined ? null : Number(this.values.step);
+    const wanted = stepOf(this.values);
     const plays = this.plays && wanted === null && !reducedMotion();
     this.plays = false;
     this.announced = 0;
@@ -206,9 +222,22 @@ export default class TranslateView {
       picked,
       baseline: this.baseline,
     };
-    for (const part of [this.reading, this.nextWord, this.map, this.tree, this.finished, this.edit]) part.update(scene);
     this.scene = scene;
     this.announce(alignment, isOver);
+    busy(this.draw(scene));
+  }
+
+  /** Draw all panels, the most important first; those that follow wait where a text is so long that this takes long. */
+  async draw(scene) {
+    let start = performance.now();
+    for (const part of [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit]) {
+      if (performance.now() - start > PATIENCE) {
+        await new Promise((resolve) => setTimeout(resolve));
+        if (this.scene !== scene) return; // there is something newer to draw
+        start = performance.now();
+      }
+      part.update(scene);
+    }
   }
 
   /** Say the words that have been added, once. */
@@ -223,6 +252,7 @@ export default class TranslateView {
   }
 
   go(changes, { push = true } = {}) {
+    this.context.fail(null);
     address.change(changes, { push });
     return this.update(address.read().values).catch(this.context.fail);
   }
@@ -272,6 +302,8 @@ export default class TranslateView {
   forceText = async (text, ids) => {
     try {
       const added = await api.tokens(this.model.name, { text, side: 'target' });
+      if (added.tokens.includes(UNKNOWN))
+        throw new Error(`The model does not know “${text}”: it has no token for it. Enter another word.`);
       this.force([...ids, ...added.ids.filter((_, index) => added.tokens[index] !== END)]);
     } catch (error) {
       this.context.fail(error);
