@@ -8,9 +8,9 @@ import { END } from './search_run.js';
 /** A word whose largest weight is smaller has no link, as in weft.translation.word_alignment. */
 const LINK_THRESHOLD = 0.15;
 /** A side with more words or tokens is shown in part. */
-export const MANY = 150;
+export const MANY = 120;
 /** The words of each side that are shown then. */
-const [SOURCE_PART, TARGET_PART] = [100, 50];
+const [SOURCE_PART, TARGET_PART] = [60, 30];
 
 /**
  * @typedef {Object} Alignment

@@ -69,8 +69,7 @@ export class Reading {
       model.has_source && alignment.source.includes(END)
         ? `${END} is the end token: it marks the end of the source, and the model ends its output with it.`
         : '';
-    const blocked = new Set(edits.blocked.map((token) => token - (part?.source[0] ?? 1) + 1));
-    this.links.show(alignment, { blocked });
+    this.links.show(alignment, { blocked: new Set(edits.blocked) });
     for (const button of this.units.children) button.setAttribute('aria-pressed', String(button.dataset.unit === unit));
     const isOver = run.translation && steps >= run.length;
     this.player.hidden = Boolean(run.translation) && run.length === 0;

@@ -27,7 +27,7 @@ import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_setti
 const LONG_TEXT = 1_500;
 const UNKNOWN = '<unk>';
 /** Milliseconds after which drawing lets the browser do other things before it goes on. */
-const PATIENCE = 30;
+const PATIENCE = 15;
 
 /** The step that an address names; null if it names none, or nothing that is a step. */
 function stepOf({ step }) {
