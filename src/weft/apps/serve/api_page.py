@@ -62,10 +62,11 @@ def page(description: dict[str, Any], names: dict[str, str]) -> str:
                 parts.append("".join(_operation(method, path, operation, schemas, names)))
     title = f"The API of this service · weft {description['info']['version']}"
     styles = "".join(f'<link rel="stylesheet" href="page/styles/{name}.css">' for name in ("base", "parts", "docs"))
+    icon = '<link rel="icon" href="page/weft.svg" type="image/svg+xml">'
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     home = '<p><a href="./">Back to the page</a></p>'
     body = f'<main class="docs">{home}<h1>{escape(title)}</h1>{"".join(parts)}</main>'
-    return f'<!doctype html><html lang="en"><head>{head}{styles}</head><body>{body}</body></html>'
+    return f'<!doctype html><html lang="en"><head>{head}{icon}{styles}</head><body>{body}</body></html>'
 
 
 def _begins(path: str, prefixes: tuple[str, ...]) -> bool:

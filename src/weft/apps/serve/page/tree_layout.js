@@ -11,7 +11,7 @@
 /** Of a node's pruned children, those that are drawn; the others are counted. */
 const PRUNED = 3;
 /** As long as there are no more steps than these, more of them are drawn. */
-const [EARLY, EARLY_PRUNED] = [3, 6];
+const [EARLY, EARLY_PRUNED] = [1, 6];
 /** A tree with more expanded nodes is large: pruned branches are then drawn along the leading path only. */
 const LARGE = 80;
 /** Steps that are drawn at a time: the last ones. */

@@ -43,7 +43,7 @@ export class EditPanel {
       this.moving,
     );
     this.unable = h('p', { class: 'hint' });
-    this.element = panel('Change something', { class: 'wide' }, this.changes, this.effect, this.tools, this.unable);
+    this.element = panel('Change something', { class: 'wide edit' }, this.changes, this.effect, this.tools, this.unable);
   }
 
   update(scene) {

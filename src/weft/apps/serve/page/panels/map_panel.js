@@ -1,6 +1,6 @@
 /** The attention map of the output so far, with a table behind it. */
 
-import { h, replace } from '../dom.js';
+import { h, replace, uniqueId } from '../dom.js';
 import { attentionMap, weightTable } from '../figures/attention_map.js';
 import { heat } from '../figures/heat.js';
 import { count } from '../labels.js';
@@ -16,9 +16,15 @@ const MANY = 18;
 const PIXELS = 400;
 
 export class MapPanel {
-  /** @param {{highlight: Object, title?: string, name?: string, help?: string}} context */
-  constructor({ highlight, title = 'Where the model looks', name = 'attention', help = HELP }) {
+  /**
+   * @param {{highlight: Object, title?: string, name?: string, help?: string, pickHead?: (head: string|null) => void}}
+   *   context pickHead: shows another head of a Transformer
+   */
+  constructor({ highlight, title = 'Where the model looks', name = 'attention', help = HELP, pickHead = null }) {
     this.highlight = highlight;
+    const id = uniqueId('heads');
+    this.select = h('select', { id, on: { change: () => pickHead(this.select.value || null) } });
+    this.heads = h('p', { class: 'heads-choice', hidden: true }, h('label', { for: id }, 'Heads of the map'), this.select);
     this.figure = h('div', { class: 'figure' });
     this.table = h('div');
     this.note = h('p', { class: 'hint' });
@@ -30,6 +36,7 @@ export class MapPanel {
         figure: () => this.figure.querySelector('svg'),
         name,
       },
+      this.heads,
       this.note,
       this.overview,
       scrollable(title, this.figure),
@@ -37,7 +44,9 @@ export class MapPanel {
     );
   }
 
-  update({ alignment, differing = [], run = null, steps = 0 }) {
+  update({ alignment: shown, differing = [], run = null, steps = 0, model = null, head = null, ofHead = null }) {
+    const alignment = ofHead ?? shown;
+    this.showChoice(model, head);
     this.showOverview(alignment.part, run, steps);
     const { source, target, weights, unit } = alignment;
     this.element.classList.toggle('wide', source.length > MANY);
@@ -67,6 +76,21 @@ export class MapPanel {
     replace(this.table, table);
     if (isOpen) table.open = true;
     return undefined;
+  }
+
+  /** Which heads of a Transformer the map shows, and the others to choose from. */
+  showChoice(model, head) {
+    const text = model?.shown_heads;
+    this.heads.hidden = !text;
+    if (!text) return;
+    const [layers, count] = model.heads_of.cross;
+    const names = Array.from({ length: layers * count }, (_, index) => [Math.floor(index / count) + 1, (index % count) + 1]);
+    replace(
+      this.select,
+      h('option', { value: '' }, `Cross-attention: ${text}`),
+      names.map(([layer, number]) => h('option', { value: `${layer}.${number}` }, `Layer ${layer}, head ${number}`)),
+    );
+    this.select.value = head ?? '';
   }
 
   /** The whole map as pixels, where only a part of it is drawn as cells; made once for a finished output. */

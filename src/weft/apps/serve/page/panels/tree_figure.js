@@ -4,8 +4,8 @@ import { h, replace } from '../dom.js';
 import { searchTree } from '../figures/search_tree.js';
 import { scrollable } from './panel.js';
 
-/** How far a tree is enlarged or reduced to fit by itself: labels stay readable. */
-const [SMALLEST, LARGEST] = [0.6, 1.5];
+/** How far a tree is enlarged or reduced to fit by itself: labels stay readable; one that does not fit is scrolled. */
+const [SMALLEST, LARGEST, SCROLLED] = [0.6, 1.5, 0.85];
 const STEP = 1.25;
 /** The part of the window's height that a tree may take. */
 const HEIGHT = 0.55;
@@ -62,7 +62,8 @@ export class TreeFigure {
     if (!svg) return;
     const [width, height] = this.size;
     const whole = Math.min(this.element.clientWidth / width, (HEIGHT * innerHeight) / height) || 1;
-    const factors = { auto: Math.min(Math.max(whole, SMALLEST), LARGEST), fit: Math.min(whole, LARGEST) };
+    const readable = whole < SMALLEST ? SCROLLED : Math.min(whole, LARGEST);
+    const factors = { auto: readable, fit: Math.min(whole, LARGEST) };
     this.factor = factors[this.zoom] ?? this.zoom;
     svg.setAttribute('width', Math.floor(width * this.factor));
     svg.setAttribute('height', Math.floor(height * this.factor));

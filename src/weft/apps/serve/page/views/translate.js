@@ -3,7 +3,7 @@
  */
 
 import * as address from '../address.js';
-import { alignmentOf, wordsAreUseful } from '../alignment.js';
+import { alignmentOf, ofTranslation, wordsAreUseful } from '../alignment.js';
 import * as api from '../api.js';
 import { busy } from '../busy.js';
 import { debounce, h, reducedMotion } from '../dom.js';
@@ -20,6 +20,7 @@ import { SearchControls } from '../panels/search_controls.js';
 import { SentenceForm } from '../panels/sentence_form.js';
 import { TreePanel } from '../panels/tree_panel.js';
 import { Player } from '../player.js';
+import { Presenter } from '../present.js';
 import { END, SearchRun } from '../search_run.js';
 import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
 
@@ -60,9 +61,12 @@ export default class TranslateView {
       pickUnit: (unit) => this.go({ unit }),
     });
     this.nextWord = new NextWord({ force, forceText: this.forceText });
-    this.map = new MapPanel({ highlight: this.highlight });
+    this.map = new MapPanel({ highlight: this.highlight, pickHead: (head) => this.go({ map: head }) });
     this.tree = new TreePanel({ force });
-    this.finished = new FinishedPanel({ pick: (index) => this.go({ pick: index || null }) });
+    this.finished = new FinishedPanel({
+      pick: (index) => this.go({ pick: index || null }),
+      draw: (count) => this.go({ draws: count > 1 ? count : null, step: null, pick: null }),
+    });
     this.edit = new EditPanel({ change: (edits) => this.go({ ...writeEdits(edits), pick: null, step: null }) });
     const parts = [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit];
     this.results = h(
@@ -75,6 +79,14 @@ export default class TranslateView {
       { class: 'invitation' },
       'Enter a sentence, or choose an example, and watch the model translate it step by step.',
     );
+    this.presenter = new Presenter(
+      () => parts.map(({ element }) => element).filter(({ hidden }) => !hidden),
+      (by) => {
+        this.player.pause();
+        this.player.go(this.player.steps + by);
+      },
+    );
+    this.printed = h('p', { class: 'print-only' });
     this.resize = debounce(200, () => this.render());
     addEventListener('resize', this.resize);
     this.element = h(
@@ -84,13 +96,14 @@ export default class TranslateView {
       h(
         'div',
         { class: 'beside' },
-        h('div', {}, this.invitation, this.results),
+        h('div', {}, this.printed, this.presenter.element, this.invitation, this.results),
         panel('Search', { class: 'search' }, this.controls.element),
       ),
     );
   }
 
   close() {
+    this.presenter.toggle(false);
     removeEventListener('resize', this.resize);
     this.player.pause();
     this.abort?.abort();
@@ -221,10 +234,43 @@ export default class TranslateView {
       alignment,
       picked,
       baseline: this.baseline,
+      head: this.headOf(values),
+      draws: this.hypotheses(),
     };
+    scene.ofHead = this.alignmentOfHead(scene, isOver);
     this.scene = scene;
+    this.printed.textContent = `${this.model.name} (${this.model.description}): ${run.request.text}`;
     this.announce(alignment, isOver);
     busy(this.draw(scene));
+  }
+
+  /** The head of the map that the address names, such as 2.1; null for the mean that translations have. */
+  headOf({ map }) {
+    const [layers, heads] = this.model.heads_of?.cross ?? [0, 0];
+    const [layer, head] = (map ?? '').split('.').map(Number);
+    return this.model.shown_heads && layer >= 1 && layer <= layers && head >= 1 && head <= heads ? `${layer}.${head}` : null;
+  }
+
+  /** The alignment by the chosen head of a finished output; null until its weights are there. */
+  alignmentOfHead({ head, run, unit, picked }, isOver) {
+    if (!head || !isOver) return null;
+    const translation = picked ?? run.translation;
+    if (this.headsOf !== translation) {
+      this.headsOf = translation;
+      this.headWeights = null;
+      const body = { model: this.model.name, text: run.request.text, target_ids: translation.ids, ...requestOf(this.edits) };
+      const { prefix_ids: _, ...request } = body;
+      api
+        .heads(request)
+        .then(({ heads }) => {
+          this.headWeights = heads.filter(({ kind }) => kind === 'cross');
+          if (this.headsOf === translation) this.render();
+        })
+        .catch(this.context.fail);
+    }
+    const found = this.headWeights?.find((one) => `${one.layer}.${one.head}` === head);
+    if (!found) return null;
+    return ofTranslation({ ...translation, attention: found.weights.slice(0, translation.tokens.length) }, unit);
   }
 
   /** Draw all panels, the most important first; those that follow wait where a text is so long that this takes long. */
