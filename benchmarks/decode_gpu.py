@@ -43,8 +43,9 @@ def ours(
     from weft.models.prompted_lm import PromptedLM
     from weft.ragged import Layout, Ragged
     from weft.recipe import make_recipe
-    from weft.search.interface import HypothesisArrays, PendingHypotheses, SearchRequest
-    from weft.translation.strategies import search
+    from weft.search.interface import SearchRequest
+    from weft.search.ranking import HypothesisArrays, PendingHypotheses
+    from weft.translation.engines.torch import search
 
     changes = [f"model.{side}.{one}" for side in ("encoder", "decoder") for one in STACK]
     networks = {

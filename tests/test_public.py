@@ -64,7 +64,7 @@ def modules_after(statement):
         "import weft; weft.load_recipe",
         "import weft; weft.recommend",
         "import weft.recipe, weft.errors",
-        "import weft.text.tokenizer, weft.text.word_splitting, weft.files",
+        "import weft.text.tokenizer, weft.text.words, weft.files",
         "import weft.tasks",
     ],
 )

@@ -16,6 +16,8 @@ SOURCE = Path(weft.__file__).parent
 TESTS = Path(__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 MAX_FILE_LINES = 400
+LONG_FILES = {"search/beam.py": "beam search whole: its policy, its step, and the way back to the outputs"}
+"""Files that are longer, each with its reason."""
 MIN_FILE_LINES = 40
 SHORT_FILES = {
     "__main__.py": "what `python -m weft` runs",
@@ -177,7 +179,7 @@ def test_sizes() -> None:
     for path in FILES:
         name = str(path.relative_to(SOURCE))
         lines = path.read_text("utf-8").count("\n")
-        if lines > MAX_FILE_LINES:
+        if (lines > MAX_FILE_LINES) != (name in LONG_FILES):
             too_large.append(f"{name}: {lines} lines")
         for function in functions_of(path) if not is_kernel(path) else ():
             length = (function.end_lineno or 0) - function.lineno + 1

@@ -9,10 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from oracles.attention import rows_of, slow_attention
-from weft.attention.multihead import CrossAttention, Heads, MultiHeadAttention, SelfAttention
+from weft.attention.multihead import (
+    CrossAttention,
+    Heads,
+    KeysValues,
+    MultiHeadAttention,
+    SelfAttention,
+    StepKeysValues,
+)
 from weft.attention.ragged_attention import AttentionRecords, RaggedAttention
 from weft.attention.relative_positions import rotation
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.ragged import Layout
 
 LENGTHS, SOURCE_LENGTHS = [3, 1, 5, 2], [2, 7, 1, 3]

@@ -8,10 +8,10 @@ from torch import nn
 from oracles.attention import slow_attention
 from oracles.recurrent import dot, mix, softmax
 from weft.attention.attention import Attention, AttentionParts
+from weft.attention.multihead import KeysValues, StepKeysValues
 from weft.attention.ragged_attention import RaggedAttention
 from weft.attention.scores import General, ScoreOptions
 from weft.attention.source_attention import SeparateAttention, SeparateCrossAttention, column_masks
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.ragged import Layout, Ragged
 from weft.recipe import TransformerSettings
 

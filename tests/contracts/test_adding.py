@@ -23,8 +23,8 @@ from weft.data.reading.json_lines import JsonLines
 from weft.evaluation import metrics
 from weft.evaluation.metrics import Metric, MetricScore, compute_metrics
 from weft.models.build import build_model
-from weft.models.cells import Cell, LayerState
-from weft.models.encoders import Encoded
+from weft.models.interface import Encoded
+from weft.models.recurrent import Cell, LayerState
 from weft.pictures.trace import VIEWS
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, choices, files, load_recipe, make_recipe

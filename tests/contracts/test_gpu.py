@@ -216,9 +216,33 @@ def test_captured_updates_equal_plain_updates(name: str, tmp_path: Path) -> None
         trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
         losses.append([event.loss for event in trainer.events() if isinstance(event, Step)])
         if captured:
-            assert any(update.graph is not None for update in trainer.update.captured.values())
+            assert any(update.graph is not None for update in trainer.update.recorder.graphs.values())
     assert losses[0] == pytest.approx(losses[1], rel=0.03 if "transformer" in name else 0.005)
     assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.parametrize("name", ["transformer", "gru", "input feeding", "first", "copying"])
+def test_captured_updates_of_two_passes(name: str, tmp_path: Path) -> None:
+    """R-Drop: the losses of plain updates where passes are equal; with dropout, two masks, others in each replay."""
+    corpus = [[3 + (row * place) % 8 for place in range(1, 3 + row % 9)] + [2] for row in range(200)]
+    pairs = PairStore(TokenStore.of(corpus), TokenStore.of(corpus))
+    sizes = {"batch_tokens": 120, "steps": 12, "validate_every": 0, "save_every": 0, "warmup": 4, "precision": "fp32"}
+    losses = {}
+    for dropout, captured in ((0.0, True), (0.0, False), (0.3, True)):
+        settings = TrainingSettings.model_validate({**sizes, "consistency": 5.0})
+        model_settings = CAPTURED[name].model_copy(update={"dropout": dropout})
+        model = build_model(model_settings, source_size=11, target_size=13)
+        context = TrainingContext(settings, device=torch.device("cuda"))
+        trainer = Trainer(model, StoredCorpus(pairs), context, folder=RunFolder(tmp_path))
+        assert isinstance(trainer.update, CudaGraphUpdate)
+        if not captured:
+            trainer.update = PlainUpdate(trainer.model, trainer.optimizer, context)
+        trainer.save = lambda: Saved(0, "")  # type: ignore[method-assign]
+        losses[dropout, captured] = [event.loss for event in trainer.events() if isinstance(event, Step)]
+        if captured:
+            assert any(update.graph is not None for update in trainer.update.recorder.graphs.values())
+    assert losses[0.0, True] == pytest.approx(losses[0.0, False], rel=0.01)
+    assert losses[0.3, True] != pytest.approx(losses[0.0, True], rel=0.001)
 
 
 def test_weights_that_have_moved_are_followed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_every_hand_made_recipe_is_valid(tmp_path: Path) -> None:
 
 
 def test_names_are_of_one_set_each() -> None:
-    assert len({pair_set.file_name for pair_set in automatic.SETS}) == len(automatic.SETS) == 26
+    assert len({pair_set.file_name for pair_set in automatic.SETS}) == len(automatic.SETS) == 29
     assert {pair_set.half for pair_set in automatic.SETS} == {"rules", "check"}
 
 

@@ -10,10 +10,11 @@ import pytest
 
 import weft
 from fixtures.entered_files import entered_files
+from weft.runtime.replaceable import plain_only
 from weft.training.events import Step
 
 TO_THE_FIRST_UPDATE = 88
-ONE_SENTENCE = 38
+ONE_SENTENCE = 28
 RECIPE = """
 [data]
 train = "pairs.tsv"
@@ -33,6 +34,20 @@ embedding = 16
 [model.decoder]
 {stack}
 """
+PLAIN_STEPS = {
+    "recurrent": {
+        "models/recurrent.py": {"LSTM.step", "RecurrentStack._run", "RecurrentStack.step"},
+        "models/recurrent_decoder.py": {"RecurrentDecoder.step"},
+        "attention/attention.py": {"Attention.forward", "attend"},
+    },
+    "transformer": {
+        "models/transformer.py": {"TransformerLayer.forward", "TransformerLayer.step", "TransformerStack.step"},
+        "models/transformer_decoder.py": {"TransformerDecoder.step"},
+        "attention/multihead.py": {"SelfAttention.step", "CrossAttention.step", "step_attention"},
+        "attention/ragged_attention.py": {"RaggedAttention.attend"},
+    },
+}
+"""The equations that a lecture shows: they run where no faster version does."""
 STACKS = {
     "recurrent": 'kind = "lstm"\nlayers = 1\nhidden = 16',
     "transformer": 'kind = "transformer"\nlayers = 1\nhidden = 16\nheads = 2\nfeed_forward = 32',
@@ -53,6 +68,12 @@ def test_files_that_a_pair_and_a_sentence_enter(kind: str, tmp_path: Path) -> No
     run.translate("a b d")  # imports, and asks once what a model is made of
     with entered_files() as one_sentence:
         run.translate("a b e")
+    with plain_only(), entered_files() as plain:
+        run.translate("a b e")
+    assert {name for name in plain if name.startswith("fast/")} <= {"fast/__init__.py"}  # the table is read
+    for name, functions in PLAIN_STEPS[kind].items():
+        assert functions <= plain[name], name
+    assert {"BeamStep.update", "backtrace"} <= plain["search/beam.py"]
     assert {"training/update.py", "models/seq2seq.py", "ragged.py"} <= to_the_first_update.keys()
     assert {"search/beam.py", "text/words.py"} <= one_sentence.keys()
     assert len(to_the_first_update) <= TO_THE_FIRST_UPDATE, "\n".join(to_the_first_update)

@@ -8,7 +8,7 @@ import weft
 from oracles.ibm1 import ibm1
 from weft.evaluation.ibm1 import EMPTY, fit_ibm1
 from weft.tasks import generate
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 HOUSE = [weft.Pair("the house", "la maison"), weft.Pair("the flower", "la fleur"), weft.Pair("house", "maison")]
 

@@ -11,9 +11,9 @@ from torch import nn
 from weft.attention.relative_positions import AlibiBias
 from weft.errors import RecipeError
 from weft.models.build import build_model, parameter_shapes, reset_buffers
-from weft.models.encoders import RecurrentEncoder
 from weft.models.language_model import RecurrentLanguageModel
 from weft.models.prefix_lm import PrefixLM
+from weft.models.recurrent import RecurrentEncoder
 from weft.models.recurrent_decoder import Copy, Project, RecurrentDecoder, Zero
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerEncoder

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from weft.errors import ColumnCountError
-from weft.models.build import build_model
-from weft.models.encoders import make_single_encoder
+from weft.models.build import build_model, make_single_encoder
 from weft.models.ensemble import Ensemble
+from weft.models.recurrent import final_state
 from weft.models.source_columns import ColumnEncoders, ColumnLayout, ColumnRagged, columns_of
 from weft.ragged import FixedLayout, Layout, Ragged
 from weft.recipe import ModelSettings, make_recipe
@@ -76,7 +76,7 @@ def test_every_column_is_encoded_by_itself(encoders: str, encoder: dict[str, Any
             alone = Ragged(values_SE[start:end], Layout(torch.tensor([end - start])))
             encoded = column_encoders.encoders[column % len(column_encoders.encoders)](alone, return_attention=True)
             states.append(encoded.states.values)
-            finals.append(encoded.last())
+            finals.append(final_state(encoded))
             for record, merged in zip(encoded.attention, whole.attention, strict=True):
                 place = merged.weights_BHTS[row, :, start:end]
                 torch.testing.assert_close(place[..., start:end], record.weights_BHTS[0])
@@ -96,7 +96,7 @@ def test_one_encoder_may_read_all_columns(encoder: dict[str, Any]) -> None:
     inputs = embedded(Ragged.of(SOURCES))
     encoded, plain = joint(inputs), joint.encoders[0](Ragged(inputs.values, inputs.layout))
     torch.testing.assert_close(encoded.states.values, plain.states.values)
-    torch.testing.assert_close(encoded.last(), plain.last())
+    torch.testing.assert_close(final_state(encoded), final_state(plain))
     assert encoded.columns_N is inputs.columns_N
 
 
@@ -111,7 +111,7 @@ def test_a_fixed_layout_gives_the_same(encoders: str, encoder: dict[str, Any]) -
     fixed = ColumnRagged(inputs.values, FixedLayout(source.lengths, longest=9), inputs.columns_N)
     one, other = column_encoders(inputs), column_encoders(fixed)
     torch.testing.assert_close(one.states.values, other.states.values)
-    torch.testing.assert_close(one.last(), other.last())
+    torch.testing.assert_close(final_state(one), final_state(other))
 
 
 def test_encoders_of_their_own_differ() -> None:

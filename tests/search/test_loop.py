@@ -11,8 +11,7 @@ import torch
 from fixtures.small_networks import neural
 from weft.models.interface import Model
 from weft.ragged import Ragged
-from weft.search.backtrace import BeamRecord
-from weft.search.beam import beam_search
+from weft.search.beam import BeamRecord, beam_search
 from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.loop import ObservedLoop
 from weft.search.sampling import Sampler, greedy_search, sample

@@ -16,8 +16,8 @@ from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, log_probability, table
 from weft.attention.ragged_attention import alignment_weights
 from weft.ragged import Ragged
-from weft.search.backtrace import stack_attention
 from weft.search.interface import Hypothesis
+from weft.search.loop import stack_attention
 from weft.search.ranking import Ranking
 from weft.search.sampling import GREEDY, Sampler
 from weft.search.sampling_filters import SamplingFilter

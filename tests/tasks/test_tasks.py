@@ -10,7 +10,7 @@ from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.recipe.files import BUILT_IN_CORPORA
 from weft.tasks import SPLITS, TASKS, Task, generate, split_of
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 every_task = pytest.mark.parametrize("name", TASKS)
 

@@ -25,7 +25,7 @@ def test_languages_take_their_places() -> None:
     assert frame.target([5]) == [8, 5, END]
     assert frame.start == (END, 8)
     mbart = FrameRules((), (END, "source"), "target", (), {"en_XX": 7, "ro_RO": 8}).with_languages("en_XX", "ro_RO")
-    assert mbart.frame() == Frame((), (END, 7), 8, ())
+    assert mbart.frame() == Frame((), (END, 7), (8,))
     assert NLLB.with_languages("eng_Latn", "fra_Latn").with_languages(None, "deu_Latn").frame().start == (END, 9)
 
 

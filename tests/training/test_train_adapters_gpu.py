@@ -69,7 +69,7 @@ def losses_of(
     losses = [event.loss for event in trainer.events() if isinstance(event, Step)]
     if captured:
         assert isinstance(trainer.update, CudaGraphUpdate)
-        assert any(update.graph is not None for update in trainer.update.captured.values())
+        assert any(update.graph is not None for update in trainer.update.recorder.graphs.values())
     return losses, trainer.model
 
 

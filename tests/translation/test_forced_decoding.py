@@ -7,7 +7,7 @@ from weft.data.pairs import Pair
 from weft.data.store.token_store import PairStore
 from weft.errors import SearchError, WeftWarning
 from weft.tasks import generate
-from weft.text import word_splitting as words
+from weft.text import words
 from weft.training.train import train
 from weft.translation.load import load
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weft.data.pairs import Pair
-from weft.errors import DataError, SearchError
-from weft.translation.inputs import as_count, as_pairs, as_source, as_sources, as_text, as_texts
+from weft.errors import DataError
+from weft.translation.inputs import as_pairs, as_source, as_sources, as_text, as_texts
 
 PAIR = Pair("a b", "b a")
 
@@ -79,16 +79,3 @@ def test_other_things_than_pairs(given, message):
     with pytest.raises(DataError) as refusal:
         as_pairs(given)
     assert str(refusal.value) == message
-
-
-def test_counts():
-    assert as_count(np.int64(3), "n_best") == 3
-    for given, message in {
-        "3": "n_best: '3' (str) was given, expected a whole number of at least 1",
-        None: "n_best: None was given, expected a whole number of at least 1",
-        True: "n_best: True (bool) was given, expected a whole number of at least 1",
-        0: "n_best: 0 was given, expected at least 1",
-    }.items():
-        with pytest.raises(SearchError) as refusal:
-            as_count(given, "n_best")
-        assert str(refusal.value) == message

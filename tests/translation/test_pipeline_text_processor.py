@@ -6,8 +6,8 @@ import torch
 from weft.errors import SearchError
 from weft.search.interface import Hypothesis
 from weft.text import specials
+from weft.text.id_rows import Sentence
 from weft.translation.engines.interface import SearchedBatch
-from weft.translation.word_alignment import Sentence
 
 UNKNOWN = specials.UNKNOWN
 

@@ -12,7 +12,7 @@ from weft.errors import DataError, RecipeError, SearchError
 from weft.models.interface import ModelOutput, StepOutput
 from weft.runs.length_limits import LengthLimits
 from weft.runtime.devices import choose_device
-from weft.text import word_splitting as words
+from weft.text import words
 from weft.text.tokenizer import Tokenizers, learn
 from weft.training.train import train
 from weft.translation import pipeline

@@ -12,7 +12,7 @@ from weft.text.vocabulary import MAX_TEXT_CHARACTERS
 class Pair(NamedTuple):
     """A source, its target and, where they are known, the links between their words.
 
-    Links are zero-based (source word, target word) pairs; words are those of `weft.text.word_splitting.words`.
+    Links are zero-based (source word, target word) pairs; words are those of `weft.text.words.words`.
     A word without a counterpart has no link.
     """
 

@@ -24,9 +24,10 @@ from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
 from weft.runtime.activity import activity
+from weft.text.id_rows import Sentence
 from weft.translation.inspection import heads_of_pair
 from weft.translation.results import WordAttention
-from weft.translation.word_alignment import Sentence, align_words, merge_to_words
+from weft.translation.word_alignment import align_words, merge_to_words
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator

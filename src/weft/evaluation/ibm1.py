@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.data.pairs import Pair
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 EMPTY = ""
 """e_0, before the first source word."""

@@ -46,7 +46,7 @@ class Version:
 VERSIONS: tuple[Version, ...] = (
     # search: steps
     Version(
-        "search.interface.steps_for",
+        "search.loop.steps_for",
         "steps.one_sentence_transformer:one_sentence_steps",
         applies="is_one_sentence_on_cpu",
         test="steps/test_one_sentence_transformer_choose.py",
@@ -59,7 +59,7 @@ VERSIONS: tuple[Version, ...] = (
         test="searching/test_fused_beam.py",
     ),
     Version(
-        "search.backtrace.backtrace",
+        "search.beam.backtrace",
         "searching.fused_beam:packed_backtrace",
         applies="is_packed",
         device="cuda",
@@ -305,7 +305,7 @@ VERSIONS: tuple[Version, ...] = (
         test="updating/test_chunked_loss.py",
     ),
     Version(
-        "models.cells.LSTM.step",
+        "models.recurrent.LSTM.step",
         "layers.recurrent:fused_lstm_cell",
         applies="is_on_gpu",
         device="cuda",

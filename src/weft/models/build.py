@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from weft.errors import RecipeError
-from weft.models.encoders import make_encoder
+from weft.models.interface import Encoder
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Seq2Seq
 from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
-from weft.recipe.choices import OUTPUTS, resolve
+from weft.recipe.choices import ENCODERS, OUTPUTS, resolve
 
 if TYPE_CHECKING:
     from weft.models.copying import CopyingSeq2Seq
@@ -185,3 +185,22 @@ def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: in
         stack=make_transformer_stack(settings, decoder, bidirectional=source is not None),
         output=output(target_size, _state_size(settings), target if settings.ties_output else None),
     )
+
+
+def make_encoder(settings: ModelSettings) -> Encoder:
+    """The encoder of a model, with fresh weights; of several source columns, those of all columns."""
+    if settings.sources.count > 1:
+        from weft.models.source_columns import ColumnEncoders
+
+        return ColumnEncoders(settings)
+    return make_single_encoder(settings)
+
+
+def make_single_encoder(settings: ModelSettings) -> Encoder:
+    """The encoder of one sequence."""
+    if settings.encoder.kind in ENCODERS:
+        encoder: Encoder = resolve(ENCODERS, settings.encoder.kind)(settings)
+        return encoder
+    from weft.models.recurrent import RecurrentEncoder
+
+    return RecurrentEncoder(settings)

@@ -48,8 +48,7 @@ from weft.attention.initialization import initialize
 from weft.attention.normalizers import Normalizer, make_normalizer
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention, renormalize
 from weft.models.architecture import Architecture, AttentionShape
-from weft.models.encoders import Encoded
-from weft.models.interface import CopyProbabilities, ModelOutput, StepOutput, TargetLogProbabilities
+from weft.models.interface import CopyProbabilities, Encoded, ModelOutput, StepOutput, TargetLogProbabilities
 from weft.models.layers import Output
 from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder

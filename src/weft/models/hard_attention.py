@@ -8,8 +8,8 @@ training it runs over whole targets in parallel, and only the distributions over
 hard_alignment`) are computed step by step. Their weights p(a_t = j | y_<t, x), before y_t is known, are the attention
 that is returned. The logits are log-probabilities.
 
-Of several source columns, the first is aligned with the target. The final states of the encoders of all columns are an
-input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
+Where a source has several columns, the first is aligned with the target. The final states of the encoders of all
+columns are an input of every step of the decoder, as Wu & Cotterell 2019 feed it the features of an inflected form.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from weft.attention.hard_alignment import AlignmentSizes, HardAlignment, conditi
 from weft.attention.initialization import initialize
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import Architecture, AttentionShape, part_architecture_of
-from weft.models.encoders import Encoded, Encoder
-from weft.models.interface import ModelOutput, StepOutput, TargetLogProbabilities
+from weft.models.interface import Encoded, Encoder, ModelOutput, StepOutput, TargetLogProbabilities
 from weft.models.layers import Embedding, Output, dropout
 from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
 from weft.ragged import Ragged

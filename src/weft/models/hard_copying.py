@@ -9,8 +9,8 @@ A step to the next source position that copies its token is the edit action *cop
 (Makarov & Clematide 2018, 2020). Here the likelihood is the exact sum over all sequences of actions: with an alignment
 that is monotonic or of first order, by the dynamic program of `weft.attention.hard_alignment`.
 
-What a source token is in the target vocabulary, and the ids of tokens that are in no vocabulary: see
-`weft.models.copying`, as for label smoothing: of log Σ_j p(a_t = j | y_<t, x) g_tj softmax(W r_tj)_v over all tokens v.
+See `weft.models.copying` for the id of a source token in the target vocabulary, for the ids of tokens that are in no
+vocabulary, and for label smoothing: here of log Σ_j p(a_t = j | y_<t, x) g_tj softmax(W r_tj)_v over all tokens v.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from torch.nn import functional
 from weft.attention.hard_alignment import AlignmentSizes, logsumexp
 from weft.models.architecture import Architecture
 from weft.models.copying import CopyColumns, CopySource, CopyWeights, Gate, add_copies, known_ids
-from weft.models.encoders import Encoded, Encoder
 from weft.models.hard_attention import (
     Emission,
     Emissions,
@@ -34,7 +33,7 @@ from weft.models.hard_attention import (
     PositionLogits,
     SourceMemory,
 )
-from weft.models.interface import CopyProbabilities
+from weft.models.interface import CopyProbabilities, Encoded, Encoder
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

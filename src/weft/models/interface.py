@@ -17,7 +17,7 @@ A model may have more, which callers detect with ``isinstance``: `HasOutputLayer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from torch import Tensor, nn
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.layers import Output
 from weft.ragged import Ragged
+
+if TYPE_CHECKING:
+    from weft.models.recurrent import StackState
 
 
 class ModelOutput(NamedTuple):
@@ -53,6 +56,25 @@ class HiddenStates(NamedTuple):
     """(N, D), the input of the output layer."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights that ``return_attention`` asks for."""
+
+
+class Encoded(NamedTuple):
+    """The output of an encoder."""
+
+    states: Ragged
+    """(N, D) one state for every source token: h_1 … h_S."""
+    final: StackState | None
+    """Every layer's last state, both directions concatenated; None for an encoder without recurrence."""
+    attention: tuple[AttentionRecord, ...] = ()
+    """The weights of every layer and head, if ``return_attention``."""
+    columns_N: Tensor | None = None
+    """The source column of every state, if there are several."""
+
+
+class Encoder(Protocol):
+    """The encoder interface that decoders require."""
+
+    def __call__(self, embedded: Ragged, *, return_attention: ReturnAttention = False) -> Encoded: ...
 
 
 class TargetLogProbabilities(NamedTuple):

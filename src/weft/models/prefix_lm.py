@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from weft.attention.multihead import KeysValues, StepKeysValues
 from weft.attention.ragged_attention import (
     AttentionPattern,
     AttentionRecords,
@@ -23,7 +24,6 @@ from weft.attention.ragged_attention import (
     patterns_by_layer,
     renormalize,
 )
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import Architecture
 from weft.models.interface import HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output

@@ -24,11 +24,9 @@ from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.attention.scores import make_score
 from weft.errors import RecipeError
 from weft.models.architecture import AttentionShape, PartArchitecture
-from weft.models.cells import Cell
-from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates
+from weft.models.interface import Encoded, HiddenStates
 from weft.models.layers import dropout
-from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent import Cell, RecurrentStack, StackState, final_state
 from weft.ragged import Ragged
 from weft.recipe import AttentionSettings, ModelSettings, RecurrentDecoderSettings, RecurrentSettings
 from weft.recipe.choices import CELLS, WINDOWS, resolve
@@ -59,53 +57,6 @@ class DecoderState(NamedTuple):
     """ã_{t−1}, with input feeding."""
     history: AlignmentHistory | None = None
     """The weights of the steps so far, if the attention depends on them."""
-
-
-def make_attention(settings: AttentionSettings, *, queries: int, states: int) -> Attention | None:
-    """An attention with queries and attended states of these widths; None if the settings have none."""
-    if settings.score == "none":
-        return None
-    keys = values = None
-    if settings.project:
-        keys, values = nn.Linear(states, queries, bias=False), nn.Linear(states, queries, bias=False)
-    score = make_score(
-        settings.score,
-        queries=queries,
-        keys=queries if settings.project else states,
-        size=settings.size or queries,
-        temperature=settings.temperature,
-    )
-    window: Window | None = None
-    if settings.window != "none":
-        window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
-    features = None
-    if settings.coverage != "none" or settings.location:
-        from weft.attention.alignment_history import HistoryFeatures
-
-        features = HistoryFeatures(
-            size=settings.size or queries,
-            states=states,
-            coverage=settings.coverage,
-            filters=settings.location_filters if settings.location else 0,
-            width=settings.location_width,
-        )
-    return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
-
-
-def _source_attention(settings: ModelSettings) -> Attention | None:
-    """The attention of a decoder to the source; to several columns, a `SeparateAttention`, with the same methods."""
-
-    def make() -> Attention | None:
-        widths = {"queries": settings.decoder.hidden, "states": settings.encoder.hidden}
-        return make_attention(settings.attention, **widths)
-
-    columns = settings.sources.separate_attentions
-    if columns == 1 or settings.attention.score == "none":
-        return make()
-    from weft.attention.source_attention import SeparateAttention
-
-    separate = SeparateAttention([attention for _ in range(columns) if (attention := make()) is not None])
-    return cast(Attention, separate)
 
 
 class RecurrentDecoder(nn.Module):
@@ -158,7 +109,7 @@ class RecurrentDecoder(nn.Module):
     def build_memory(self, encoded: Encoded) -> Memory:
         """The source as every step reads it."""
         keys = None if self.attention is None else self.attention.project(encoded.states, encoded.columns_N)
-        final = encoded.last()
+        final = final_state(encoded)
         return Memory(keys, final[-1][0] if self.feeds_summary else None, self.bridge(final))
 
     def start(self, memory: Memory) -> DecoderState:
@@ -169,13 +120,13 @@ class RecurrentDecoder(nn.Module):
             history = self.attention.start(memory.keys)
         return DecoderState(memory.initial, attentional_BD, history)
 
-    @replaceable
     def step(
         self, embedded_RE: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor | None]:
-        """ã_t, the new state and α_t for R rows, by the equations above.
+        """s_t = f(s_{t−1}, [y_{t−1}; c_t; ã_{t−1}; c]),  ã_t = tanh(W [c_t; c; s_t; y_{t−1}]), of the parts it has.
 
-        The rows of one source are adjacent, so R is a multiple of the rows of the memory.
+        Returns ã_t, the new state and α_t for R rows. The rows of one source are adjacent, so R is a multiple of the
+        rows of the memory.
         """
         context_RD = weights_RS = None
         summary_RD = repeat_rows(memory.summary_BD, embedded_RE.shape[0])
@@ -245,6 +196,53 @@ def repeat_rows(summary_BD: Tensor | None, rows: int) -> Tensor | None:
     if summary_BD is None or summary_BD.shape[0] == rows:
         return summary_BD
     return summary_BD.repeat_interleave(rows // summary_BD.shape[0], 0)
+
+
+def make_attention(settings: AttentionSettings, *, queries: int, states: int) -> Attention | None:
+    """An attention with queries and attended states of these widths; None if the settings have none."""
+    if settings.score == "none":
+        return None
+    keys = values = None
+    if settings.project:
+        keys, values = nn.Linear(states, queries, bias=False), nn.Linear(states, queries, bias=False)
+    score = make_score(
+        settings.score,
+        queries=queries,
+        keys=queries if settings.project else states,
+        size=settings.size or queries,
+        temperature=settings.temperature,
+    )
+    window: Window | None = None
+    if settings.window != "none":
+        window = resolve(WINDOWS, settings.window)(query_width=queries, size=settings.window_size)
+    features = None
+    if settings.coverage != "none" or settings.location:
+        from weft.attention.alignment_history import HistoryFeatures
+
+        features = HistoryFeatures(
+            size=settings.size or queries,
+            states=states,
+            coverage=settings.coverage,
+            filters=settings.location_filters if settings.location else 0,
+            width=settings.location_width,
+        )
+    return Attention(score, AttentionParts(make_normalizer(settings.normalizer), keys, values, window, features))
+
+
+def _source_attention(settings: ModelSettings) -> Attention | None:
+    """The attention of a decoder to the source; to several columns, a `SeparateAttention`, with the same methods."""
+
+    def make() -> Attention | None:
+        widths = {"queries": settings.decoder.hidden, "states": settings.encoder.hidden}
+        return make_attention(settings.attention, **widths)
+
+    columns = settings.sources.separate_attentions
+    if columns == 1 or settings.attention.score == "none":
+        return make()
+    from weft.attention.source_attention import SeparateAttention
+
+    separate = SeparateAttention([attention for _ in range(columns) if (attention := make()) is not None])
+    return cast(Attention, separate)
 
 
 class Copy(nn.Module):

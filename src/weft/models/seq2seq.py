@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from weft.attention.ragged_attention import ReturnAttention
 from weft.models.architecture import Architecture, part_architecture_of
-from weft.models.encoders import Encoder
-from weft.models.interface import HiddenStates, ModelOutput, StepOutput
+from weft.models.interface import Encoder, HiddenStates, ModelOutput, StepOutput
 from weft.models.layers import Embedding, Output
 from weft.ragged import Ragged
 

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention
 from weft.models.architecture import PartArchitecture, part_architecture_of
-from weft.models.encoders import Encoded, Encoder, make_single_encoder
+from weft.models.build import make_single_encoder
+from weft.models.interface import Encoded, Encoder
 from weft.models.layers import Embedding
-from weft.models.recurrent import StackState
+from weft.models.recurrent import StackState, final_state
 from weft.ragged import CapturableLayout, FixedLayout, Layout, Ragged
 from weft.recipe import ModelSettings
 from weft.text.specials import END
@@ -115,7 +116,7 @@ class ColumnEncoders(nn.Module):
         for column, other in enumerate(encoded[1:], 1):
             states_ND = torch.where((embedded.columns_N == column)[:, None], other.states.values, states_ND)
         encoded *= self.count // len(encoded)
-        finals = [_every(one.last(), self.count, column) for column, one in enumerate(encoded)]
+        finals = [_every(final_state(one), self.count, column) for column, one in enumerate(encoded)]
         records = [
             [record._replace(weights_BHTS=record.weights_BHTS[column :: self.count]) for record in one.attention]
             for column, one in enumerate(encoded)
@@ -133,7 +134,7 @@ class ColumnEncoders(nn.Module):
         ]
         states_ND = torch.cat([one.states.values for one in encoded]).index_select(0, torch.argsort(order_N))
         attention = _merge_records([one.attention for one in encoded], lengths_BK, embedded.layout.longest)
-        final = _concatenate([one.last() for one in encoded])
+        final = _concatenate([final_state(one) for one in encoded])
         return Encoded(embedded.like(states_ND), final, attention, embedded.columns_N)
 
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from weft.attention.edits import AttentionRole
 from weft.attention.initialization import initialize
-from weft.attention.multihead import CrossAttention, Heads, SelfAttention
+from weft.attention.multihead import CrossAttention, Heads, KeysValues, SelfAttention, StepKeysValues
 from weft.attention.normalizers import Normalizer, make_normalizer, softmax
 from weft.attention.ragged_attention import (
     AttentionPattern,
@@ -32,10 +32,8 @@ from weft.attention.ragged_attention import (
     patterns_by_layer,
 )
 from weft.attention.relative_positions import AlibiBias, RelativeBias, Rotation, T5Bias, rotation
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture, StackShape
-from weft.models.encoders import Encoded
-from weft.models.interface import Model
+from weft.models.interface import Encoded, Model
 from weft.models.layers import ResidualBlock, dropout, make_norm, normalize
 from weft.models.positions import Learned, Sinusoidal
 from weft.ragged import Ragged

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.edits import AttentionRole
+from weft.attention.multihead import KeysValues, StepKeysValues
 from weft.attention.ragged_attention import (
     AlignmentHeads,
     AttentionRecords,
@@ -18,10 +19,8 @@ from weft.attention.ragged_attention import (
     mean_of_heads,
     patterns_by_layer,
 )
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.models.architecture import AttentionShape, PartArchitecture
-from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates
+from weft.models.interface import Encoded, HiddenStates
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged, additive_mask
 from weft.recipe import TransformerSettings

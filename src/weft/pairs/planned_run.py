@@ -46,12 +46,13 @@ class PlannedRun(NamedTuple):
         return evaluation_items_within(self.recipe, plan, self.limit.remaining())
 
 
-def train_planned(run: PlannedRun, options: TrainingOptions, *, lengthen: bool = False) -> Events:
-    """The events of a planned run without a race.
-
-    ``lengthen``: train for more steps than the recipe has, if there is time for them.
-    """
-    fit = None if run.limit is None else partial(fit_run, limit=run.limit, lengthen=lengthen)
+def train_planned(
+    run: PlannedRun, options: TrainingOptions, *, models: int = 0, step_seconds: float | None = None
+) -> Events:
+    """The events of a planned run without a race; ``models`` and ``step_seconds`` as in `fit_run`."""
+    fit = None
+    if run.limit is not None:
+        fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
     events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
     if options.model is None and options.workers.is_main:

@@ -56,9 +56,9 @@ HARD_ALIGNMENTS: dict[str, str] = {
 """How the source position of a hard attention depends on the one before."""
 
 CELLS: dict[str, str] = {
-    "rnn": "weft.models.cells:RNN",
-    "gru": "weft.models.cells:GRU",
-    "lstm": "weft.models.cells:LSTM",
+    "rnn": "weft.models.recurrent:RNN",
+    "gru": "weft.models.recurrent:GRU",
+    "lstm": "weft.models.recurrent:LSTM",
 }
 """Recurrent cells, of encoders and decoders."""
 
@@ -101,12 +101,12 @@ FORMATS: dict[str, str] = {
 """Formats of tables that pairs are read from."""
 
 STRATEGIES: dict[str, str] = {
-    "greedy": "weft.translation.strategies:greedy",
-    "beam": "weft.translation.strategies:beam",
-    "sample": "weft.translation.strategies:sampling",
+    "greedy": "weft.translation.engines.torch:greedy",
+    "beam": "weft.translation.engines.torch:beam",
+    "sample": "weft.translation.engines.torch:sampling",
     "mbr": "weft.translation.mbr:mbr",
-    "exact": "weft.translation.strategies:exact",
-    "exhaustive": "weft.translation.strategies:exhaustive",
+    "exact": "weft.translation.exact:exact",
+    "exhaustive": "weft.translation.exact:exhaustive",
 }
 """Search strategies."""
 

@@ -43,25 +43,26 @@ class Observer(Protocol):
     def end(self, activity: Activity) -> None: ...
 
 
-_observer: ContextVar[Observer | None] = ContextVar("weft_observer", default=None)
+current_observer: ContextVar[Observer | None] = ContextVar("weft_observer", default=None)
+"""Is notified of the activities of this context; None: nobody is."""
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Notify this observer of the activities of the block."""
-    previous = _observer.get()
-    _observer.set(observer)
+    previous = current_observer.get()
+    current_observer.set(observer)
     try:
         yield
     finally:
-        _observer.set(previous)
+        current_observer.set(previous)
 
 
 @contextmanager
 def activity(what: str, unit: str = "", *, total: int | None = None) -> Iterator[Activity]:
     """An activity, from the beginning to the end of the block; add to `Activity.done` in it."""
     current = Activity(what, unit, total)
-    observer = _observer.get()
+    observer = current_observer.get()
     if observer is None:
         yield current
         return

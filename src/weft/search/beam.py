@@ -1,4 +1,4 @@
-"""Beam search: k hypotheses side by side.
+"""Beam search: k hypotheses side by side, from the first token to the ranked outputs.
 
 The policy, in full. At each step every hypothesis is extended by every token; the 2k best extensions are considered.
 Those among the first k that end are *set aside* as finished; the k best that do not end stay in the beam. Finished
@@ -9,48 +9,71 @@ limit come after all finished ones. A sentence is done at its length limit, or e
     outranked  when that many have been set aside and, at its present length, nothing in the beam ranks above the n-th
                best of them: endings that a model finds unlikely cannot crowd out an output that is still to end
     outranked_by_all
-               the same, but compared with the last of those that have to be set aside: what Hugging Face's `generate`
-               does unless ``early_stopping`` is set
+               compared with the last of those that have to be set aside instead, as Hugging Face's `generate` does
+               unless ``early_stopping`` is set
     provable   when nothing in the beam can reach the score of the n-th best finished one: log p only falls
     steps      never
 
 So a beam of one is not greedy search: it sets an ending aside and continues only where ``finish`` > 1, and then can
-find a better one. With ``groups`` (diverse beam search; Vijayakumar et al. 2018) the beam is divided: at each step a
-group sees the tokens that the groups before it have just chosen ``diversity`` lower for each time they were chosen;
-that steers the choice and is undone afterwards.
+find a better one. A beam may be divided into ``groups`` (`weft.search.diverse_beam`).
 
-Of every hypothesis that has ended the beam knows a bound on how much better any other output can be (`Hypothesis.gap`,
+For every hypothesis that has ended the beam knows a bound on how much better any other output can be (`Hypothesis.gap`,
 see `weft.search.ranking`), unless it is divided into groups.
 
 Constraints, forced prefixes and minimum lengths change the *scores* that hypotheses are compared by; log p stays the
 model's.
+
+Each step leaves a `BeamRecord`: the parent of every slot. `backtrace` follows the best hypotheses back along them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
 from weft.runtime.replaceable import replaceable
-from weft.search.backtrace import BeamRecord, Candidates, backtrace
 from weft.search.constraints import (
     Extensions,
     LogitsConstraint,
     apply_constraints,
-    top_k,
     top_k_constrained,
     top_k_extensions,
 )
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, steps_for
-from weft.search.loop import SearchInputs, SearchStart, SearchState, StepLoop, history_window
-from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, Ranking, coverage_score
-from weft.tree import Tree
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.loop import (
+    SearchInputs,
+    SearchStart,
+    SearchState,
+    StepLoop,
+    StepRecords,
+    history_window,
+    stack_attention,
+    steps_for,
+    steps_of,
+)
+from weft.search.ranking import (
+    BY_CONSTRAINTS,
+    BY_END,
+    BY_LENGTH,
+    DEFAULT_RANKING,
+    NO_ATTENTION,
+    HypothesisArrays,
+    Ranking,
+    beam_bounds,
+    coverage_score,
+    gaps,
+)
+from weft.tree import Tree, map_tree
+
+if TYPE_CHECKING:
+    from weft.search.beam_trace import Candidates
 
 STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")
 LARGE_BEAM = 64
@@ -101,6 +124,31 @@ class BeamState(NamedTuple):
     """For stops that compare scores: those of the n best finished ones, best first."""
     coverage_BKS: Tensor | None
     """For a coverage penalty: the attention weights of all steps, summed."""
+
+
+class BeamRecord(NamedTuple):
+    """One step of a beam, as back-pointers."""
+
+    parents_BK: Tensor
+    """The slot that each hypothesis of the beam continues."""
+    tokens_BK: Tensor
+    totals_BK: Tensor
+    """log p so far."""
+    ranking_BK: Tensor
+    """Its score if it were cut off here; −∞ for an empty slot."""
+    ends_BK: Tensor
+    """Whether the k-th best extension ended (and was set aside)."""
+    end_parents_BK: Tensor
+    end_totals_BK: Tensor
+    end_ranking_BK: Tensor
+    stopped_B: Tensor
+    """Whether the sentence was done after this step."""
+    following_BG: Tensor
+    """By group, the score of the first extension after the k best: nothing that was discarded has a higher one."""
+    attention_BKS: Tensor | None
+    """The weights with which each slot was extended."""
+    candidates: Candidates | None = None
+    """For a trace: the extensions that were considered."""
 
 
 @torch.no_grad()
@@ -182,23 +230,22 @@ class BeamStep:
         """The beams of all sentences after one more token, from what the model has returned."""
         beam: BeamState = state.extra
         sentences, size = beam.totals_BK.shape
-        coverage_BKS = None
-        if attention_RS is not None and beam.coverage_BKS is not None:
-            coverage_BKS = beam.coverage_BKS + attention_RS.float().view(sentences, size, -1)
-        chosen, candidates = self._choose(logits_RV, state)
-
-        penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
-        end_ranking_BK = chosen.end_scores_BK / penalty_1
-        ranking_BK = chosen.scores_BK / penalty_1
-        if coverage_BKS is not None:
+        attention_BKS = None if attention_RS is None else attention_RS.view(sentences, size, -1)
+        coverage_BKS = coverage_BK = None
+        if beam.coverage_BKS is not None and attention_BKS is not None:
+            coverage_BKS = beam.coverage_BKS + attention_BKS.float()
             coverage_BK = self.options.ranking.beta * coverage_score(coverage_BKS, state.inputs.source_lengths_B)
-            end_ranking_BK = end_ranking_BK + coverage_BK.gather(1, chosen.end_parents_BK)
-            ranking_BK = ranking_BK + coverage_BK.gather(1, chosen.parents_BK)
+
+        # The 2k best extensions: those that end are set aside, the others stay
+        chosen, candidates = self._choose(logits_RV, state)
+        penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
         ends_BK = chosen.ends_BK & ~state.done_B[:, None]
+        end_ranking_BK = _rank(chosen.end_scores_BK, chosen.end_parents_BK, penalty_1, coverage_BK)
         end_ranking_BK = end_ranking_BK.masked_fill(~ends_BK, FORBIDDEN)
         finished_BG = beam.finished_BG + ends_BK.unflatten(1, (self.options.groups, -1)).sum(2)
         stopped_B, best_BN = self._stop(state, chosen.scores_BK, finished_BG, end_ranking_BK)
 
+        # The rows of the next step: each hypothesis takes over the state of its parent
         offsets_B1 = torch.arange(sentences, device=state.done_B.device)[:, None] * size
         parents_R = (chosen.parents_BK + offsets_B1).flatten()
         if coverage_BKS is not None:
@@ -207,69 +254,46 @@ class BeamStep:
             extra=BeamState(chosen.totals_BK, chosen.scores_BK, finished_BG, best_BN, coverage_BKS),
             done_B=state.done_B | stopped_B,
         )
-        attention_BKS = None
-        if attention_RS is not None and self.return_attention:
-            attention_BKS = attention_RS.view(sentences, size, -1)
         record = BeamRecord(
             parents_BK=chosen.parents_BK,
             tokens_BK=chosen.tokens_BK,
             totals_BK=chosen.totals_BK,
-            ranking_BK=ranking_BK,
+            ranking_BK=_rank(chosen.scores_BK, chosen.parents_BK, penalty_1, coverage_BK),
             ends_BK=ends_BK,
             end_parents_BK=chosen.end_parents_BK,
             end_totals_BK=chosen.end_totals_BK,
             end_ranking_BK=end_ranking_BK,
             stopped_B=stopped_B & ~state.done_B,
             following_BG=chosen.following_B1,
-            attention_BKS=attention_BKS,
+            attention_BKS=attention_BKS if self.return_attention else None,
             candidates=candidates,
         )
         return after, record
 
-    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[_Chosen, Candidates | None]:
+    def _choose(self, logits_RV: Tensor, state: SearchState) -> tuple[Chosen, Candidates | None]:
         """The extensions that end and those that stay in the beam; for a trace, all that were considered."""
         beam: BeamState = state.extra
-        size = self.options.size
         # Where constraints only forbid, scores are log p: the best are found without log p of all the others.
         if self.options.groups == 1 and not self.return_trace and all(one.forbids for one in self.constraints):
-            best = top_k_constrained(logits_RV, beam.scores_BK, 2 * size, state, self.constraints, self.end)
-            return _divide(best, best.scores_BC, size, self.end), None
+            best = top_k_constrained(
+                logits_RV, beam.scores_BK, 2 * self.options.size, state, self.constraints, self.end
+            )
+            return _divide(best, best.scores_BC, self.options.size, self.end), None
         log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
         scores_RV = apply_constraints(log_probs_RV, state, self.constraints, self.end)
-        candidates = None
         if self.options.groups == 1:
-            chosen = _extend(scores_RV, log_probs_RV, beam.scores_BK, beam.totals_BK, self.end)
+            chosen = extend(scores_RV, log_probs_RV, beam.scores_BK, beam.totals_BK, self.end)
         else:
-            chosen = self._choose_by_group(scores_RV, log_probs_RV, beam)
-        if self.return_trace:
-            candidates = self._candidates(scores_RV, log_probs_RV, beam, state.length_1 + 1)
-        return chosen, candidates
+            from weft.search.diverse_beam import choose_by_group
 
-    def _choose_by_group(self, scores_RV: Tensor, log_probs_RV: Tensor, beam: BeamState) -> _Chosen:
-        """One group after the other, each avoiding the tokens of those before it."""
-        sentences, size = beam.totals_BK.shape
-        group_size, diversity = size // self.options.groups, self.options.diversity
-        counts_BV = log_probs_RV.new_zeros(sentences, log_probs_RV.shape[-1])
-        groups: list[_Chosen] = []
-        scores_BKV, log_probs_BKV = scores_RV.view(sentences, size, -1), log_probs_RV.view(sentences, size, -1)
-        for first in range(0, size, group_size):
-            slots = slice(first, first + group_size)
-            lowered_RV = (scores_BKV[:, slots] - diversity * counts_BV[:, None]).flatten(0, 1)
-            group_log_probs_RV = log_probs_BKV[:, slots].flatten(0, 1)
-            group = _extend(
-                lowered_RV, group_log_probs_RV, beam.scores_BK[:, slots], beam.totals_BK[:, slots], self.end
-            )
-            undone_BK = counts_BV.gather(1, group.tokens_BK) * diversity
-            group = group._replace(
-                scores_BK=group.scores_BK + undone_BK,
-                end_scores_BK=group.end_scores_BK + (counts_BV[:, self.end] * diversity)[:, None],
-                parents_BK=group.parents_BK + first,
-                end_parents_BK=group.end_parents_BK + first,
-            )
-            used_BK = (~group.scores_BK.isneginf()).to(counts_BV.dtype)
-            counts_BV = counts_BV.scatter_add(1, group.tokens_BK, used_BK)
-            groups.append(group)
-        return _Chosen(*(torch.cat(columns, 1) for columns in zip(*groups, strict=True)))
+            chosen = choose_by_group(scores_RV, log_probs_RV, beam, self.options, self.end)
+        if not self.return_trace:
+            return chosen, None
+        from weft.search.beam_trace import best_candidates
+
+        candidates = best_candidates(scores_RV, log_probs_RV, beam.scores_BK, beam.totals_BK)
+        penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
+        return chosen, candidates._replace(scores_BC=candidates.scores_BC / penalty_1)
 
     def _stop(
         self, state: SearchState, scores_BK: Tensor, finished_BG: Tensor, end_ranking_BK: Tensor
@@ -292,26 +316,8 @@ class BeamStep:
             stopped_B = stopped_B | (bound_B <= best_BN[:, -1])
         return stopped_B, best_BN
 
-    def _candidates(self, scores_RV: Tensor, log_probs_RV: Tensor, beam: BeamState, length_1: Tensor) -> Candidates:
-        """For a trace: the best extensions of every hypothesis, best first."""
-        sentences, size = beam.totals_BK.shape
-        scores_RC, tokens_RC = top_k(scores_RV, 2 * size)
-        log_probs_RC = log_probs_RV.gather(1, tokens_RC)
-        scores_BC = (beam.scores_BK.flatten()[:, None] + scores_RC).view(sentences, -1)
-        totals_BC = (beam.totals_BK.flatten()[:, None] + log_probs_RC).view(sentences, -1)
-        slots_K = torch.arange(size, device=scores_RV.device)
-        parents_BC = slots_K.repeat_interleave(tokens_RC.shape[1]).expand(sentences, -1)
-        order_BC = scores_BC.argsort(dim=1, descending=True, stable=True)
-        return Candidates(
-            tokens_RC.view(sentences, -1).gather(1, order_BC),
-            parents_BC.gather(1, order_BC),
-            log_probs_RC.view(sentences, -1).gather(1, order_BC),
-            totals_BC.gather(1, order_BC),
-            scores_BC.gather(1, order_BC) / self.options.ranking.penalties(length_1),
-        )
 
-
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """The extensions that stay in the beam, and the first k, of which some end."""
 
     parents_BK: Tensor
@@ -326,7 +332,7 @@ class _Chosen(NamedTuple):
     """The score of the first one after the k best: nothing that is discarded has a higher one."""
 
 
-def _extend(scores_RV: Tensor, log_probs_RV: Tensor, scores_BK: Tensor, totals_BK: Tensor, end: int) -> _Chosen:
+def extend(scores_RV: Tensor, log_probs_RV: Tensor, scores_BK: Tensor, totals_BK: Tensor, end: int) -> Chosen:
     """Every hypothesis by every token: the 2k best, with their log p."""
     sentences, size = scores_BK.shape
     best = top_k_extensions(scores_RV, scores_BK, 2 * size)
@@ -335,13 +341,13 @@ def _extend(scores_RV: Tensor, log_probs_RV: Tensor, scores_BK: Tensor, totals_B
     return _divide(best, totals_BC, size, end)
 
 
-def _divide(best: Extensions, totals_BC: Tensor, size: int, end: int) -> _Chosen:
+def _divide(best: Extensions, totals_BC: Tensor, size: int, end: int) -> Chosen:
     """The extensions that end, and those that stay in the beam."""
     scores_BC, parents_BC, tokens_BC = best
     ends_BC = tokens_BC == end
     stay_BK, exists_BK = _first_without_end(ends_BC, size)
     ends_BK = ends_BC[:, :size] & ~scores_BC[:, :size].isneginf()
-    return _Chosen(
+    return Chosen(
         parents_BC.gather(1, stay_BK),
         tokens_BC.gather(1, stay_BK),
         totals_BC.gather(1, stay_BK),
@@ -369,3 +375,199 @@ def _pad(values_BC: Tensor, size: int, fill: float = 0.0) -> Tensor:
     """Empty slots, where the vocabulary is smaller than the beam."""
     missing = size - values_BC.shape[1]
     return values_BC if not missing else pad(values_BC, (0, missing), value=fill)
+
+
+def _rank(scores_BK: Tensor, parents_BK: Tensor, penalty_1: Tensor, coverage_BK: Tensor | None) -> Tensor:
+    """The scores of hypotheses of this length; see `Ranking`. ``coverage_BK``: the coverage penalty of the parents."""
+    ranking_BK = scores_BK / penalty_1
+    return ranking_BK if coverage_BK is None else ranking_BK + coverage_BK.gather(1, parents_BK)
+
+
+# From back-pointers to hypotheses: all sentences together, one step at a time
+
+
+class _Endings(NamedTuple):
+    """The hypotheses chosen for every sentence, (B, N): the step each ended at, and the slot it came from."""
+
+    exists: np.ndarray
+    finished: np.ndarray
+    time: np.ndarray
+    slot: np.ndarray
+    """Slot of the parent if it ended by itself, of the last token if the limit cut it off."""
+    total: np.ndarray
+    """log p, if it ended by itself."""
+    score: np.ndarray
+    next_score: np.ndarray
+    """Score of the next finished hypothesis; −∞ if there is none."""
+    stuck: np.ndarray
+    """(B,) whether the sentence stopped because nothing could follow."""
+
+
+class _Paths(NamedTuple):
+    """The chosen hypotheses, (B, N, T)."""
+
+    tokens: np.ndarray
+    totals: np.ndarray
+    """log p up to each token."""
+    slots: np.ndarray
+    """The slot that was extended by each token."""
+
+
+@replaceable
+def backtrace(
+    steps: Sequence[StepRecords], request: SearchRequest, size: int, ranking: Ranking, *, groups: int = 1
+) -> Sequence[list[Hypothesis]]:
+    """The best hypotheses of every sentence; with several groups no two with the same tokens, and no gaps."""
+    steps = [map_tree(Tensor.cpu, part) for part in steps]
+    history = _collect(steps, len(request.max_lengths))
+    count = request.n_best if groups == 1 else len(history.ends_BK) * size
+    endings = _choose_endings(history, request.max_lengths, count)
+    paths = _follow_back(history, endings)
+    bounds_BN = None
+    if groups == 1:
+        bounds_BN = np.maximum(_bounds(history, request, ranking)[:, None], endings.next_score)
+    arrays = _arrays(endings, paths, bounds_BN)
+    has_details = steps[0].records.attention_BKS is not None or request.return_trace
+    if groups == 1 and not has_details:
+        return arrays
+    outputs: list[list[Hypothesis]] = []
+    for row in range(len(arrays)):
+        ranks = range(int(arrays.counts_B[row])) if groups == 1 else arrays.distinct(row, request.n_best)
+        hypotheses = [arrays.hypothesis(row, rank) for rank in ranks]
+        if has_details:
+            hypotheses = _with_details(hypotheses, steps_of(steps, row), paths.slots[row, list(ranks)], request)
+        outputs.append(hypotheses)
+    return outputs
+
+
+def _collect(steps: Sequence[StepRecords], sentences: int) -> Any:
+    """The records of all steps as one `BeamRecord` of arrays (T, B, …), B in the order of the request.
+
+    A sentence that took no part in a step has zeros there, and scores of −∞.
+    """
+    arrays: dict[str, Any] = {"attention_BKS": None}
+    for name in BeamRecord._fields[:10]:
+        parts = [getattr(part.records, name).numpy() for part in steps]
+        fill = FORBIDDEN if name in ("ranking_BK", "end_ranking_BK", "following_BG") else 0
+        shape = (sum(map(len, parts)), sentences, *parts[0].shape[2:])
+        whole = arrays[name] = np.full(shape, fill, np.float64 if parts[0].dtype.kind == "f" else parts[0].dtype)
+        time = 0
+        for (rows, _), part in zip(steps, parts, strict=True):
+            whole[time : time + len(part), rows.numpy()] = part
+            time += len(part)
+    return BeamRecord(**arrays)
+
+
+def _choose_endings(history: Any, max_lengths: Sequence[int], count: int) -> _Endings:
+    """Finished hypotheses by score, then those that were cut off by the limit; of equals the earlier first."""
+    steps, sentences, size = history.ends_BK.shape
+    finished_BN = history.end_ranking_BK.transpose(1, 0, 2).reshape(sentences, -1)
+    last_B = history.stopped_B.argmax(0)
+    stuck_B = (history.ranking_BK[last_B, np.arange(sentences)] == FORBIDDEN).all(1)
+    last_B = np.where(stuck_B, last_B - 1, last_B)  # the step before nothing could follow
+    cut_off_B = (last_B >= 0) & (stuck_B | (last_B + 1 >= np.array(max_lengths)))  # else the search stopped early
+    cut_off_BK = np.where(cut_off_B[:, None], history.ranking_BK[last_B, np.arange(sentences)], FORBIDDEN)
+    scores = np.concatenate([finished_BN, cut_off_BK], 1)
+    is_cut_off = np.arange(scores.shape[1]) >= steps * size
+    index, next_score = _best(scores, steps * size) if count == 1 else _in_order(scores, is_cut_off, count)
+    finished = index < steps * size
+    rows = np.arange(sentences)[:, None]
+    time = np.where(finished, index // size, last_B[:, None])
+    slot = np.where(finished, history.end_parents_BK[time, rows, index % size], index - steps * size)
+    total = history.end_totals_BK[time, rows, index % size]
+    chosen = np.take_along_axis(scores, index, 1)
+    return _Endings(chosen > FORBIDDEN, finished, time, slot, total, chosen, next_score, stuck_B)
+
+
+def _in_order(scores: np.ndarray, is_cut_off: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(B, N) the indices of the best, and for each the score of the finished one that follows."""
+    order = np.lexsort((-scores, np.broadcast_to(is_cut_off, scores.shape), scores == FORBIDDEN), axis=1)
+    in_order = np.take_along_axis(np.where(is_cut_off, FORBIDDEN, scores), order, 1)
+    nothing = np.full((len(scores), 1), FORBIDDEN)
+    return order[:, :count], np.concatenate([in_order, nothing], 1)[:, 1 : count + 1]
+
+
+def _best(scores: np.ndarray, finished: int) -> tuple[np.ndarray, np.ndarray]:
+    """`_in_order` for the best alone, without sorting. ``finished``: how many of the scores are of finished ones."""
+    rows = np.arange(len(scores))
+    first_B = scores[:, :finished].argmax(1)
+    others = scores[:, :finished].copy()
+    none_B = others[rows, first_B] == FORBIDDEN
+    others[rows, first_B] = FORBIDDEN
+    index_B = np.where(none_B, finished + scores[:, finished:].argmax(1), first_B)
+    return index_B[:, None], others.max(1)[:, None]
+
+
+def _follow_back(history: Any, endings: _Endings) -> _Paths:
+    """From the slot where each hypothesis ended to its parents, step by step."""
+    times_T11 = np.arange(len(history.tokens_BK))[:, None, None]
+    ends_TBN = (endings.time == times_T11) & endings.finished
+    continues_TBN = (endings.time >= times_T11) & ~ends_TBN
+    slots_TBN = np.empty(continues_TBN.shape, dtype=np.int64)
+    parents_TBN = np.empty_like(slots_TBN)
+    slot_BN = endings.slot
+    for time in reversed(range(len(slots_TBN))):
+        slots_TBN[time] = slot_BN
+        parents_BN = np.take_along_axis(history.parents_BK[time], slot_BN, 1)
+        slot_BN = parents_TBN[time] = np.where(continues_TBN[time], parents_BN, slot_BN)
+    tokens_TBN = np.take_along_axis(history.tokens_BK, slots_TBN, 2)
+    totals_TBN = np.where(ends_TBN, endings.total, np.take_along_axis(history.totals_BK, slots_TBN, 2))
+    return _Paths(*(array.transpose(1, 2, 0) for array in (tokens_TBN, totals_TBN, parents_TBN)))
+
+
+def _bounds(history: Any, request: SearchRequest, ranking: Ranking) -> np.ndarray:
+    """(B,) upper bounds on the scores of all outputs that were not found."""
+    stops_B = history.stopped_B.argmax(0)
+    rows_B = np.arange(len(stops_B))
+    exists_BK = history.ranking_BK[stops_B, rows_B] > FORBIDDEN
+    unfinished_B = np.where(exists_BK, history.totals_BK[stops_B, rows_B], FORBIDDEN).max(1)
+    return beam_bounds(history.following_BG[:, :, 0], unfinished_B, stops_B, request.max_lengths, ranking)
+
+
+def _arrays(endings: _Endings, paths: _Paths, bounds: np.ndarray | None) -> HypothesisArrays:
+    """The chosen hypotheses; where a sentence has none at all, the empty one."""
+    exists, finished = endings.exists, endings.finished & endings.exists
+    lengths = np.where(exists, endings.time + 1, 0)
+    with np.errstate(invalid="ignore"):  # slots that were never filled
+        token_scores = np.diff(paths.totals, prepend=0.0)
+    last = np.take_along_axis(paths.totals, np.maximum(lengths - 1, 0)[:, :, None], 2)[:, :, 0]
+    ended = np.where(finished, BY_END, np.where(endings.stuck[:, None] | ~exists, BY_CONSTRAINTS, BY_LENGTH))
+    scores = np.where(exists, endings.score, 0.0)
+    gaps_BN = np.full(scores.shape, np.nan)
+    if bounds is not None:
+        gaps_BN[finished] = gaps(bounds[finished], scores[finished])
+    return HypothesisArrays(
+        counts_B=np.maximum(exists.sum(1), 1),
+        tokens_BNT=paths.tokens,
+        lengths_BN=lengths,
+        ended_BN=ended,
+        scores_BN=scores,
+        log_probabilities_BN=np.where(exists, last, 0.0),
+        token_scores_BNT=token_scores,
+        gaps=gaps_BN,
+    )
+
+
+def _with_details(
+    hypotheses: Sequence[Hypothesis],
+    positions: Sequence[tuple[BeamRecord, tuple[int, int]]],
+    slots_NT: np.ndarray,
+    request: SearchRequest,
+) -> list[Hypothesis]:
+    """The hypotheses of one sentence with their attention weights and, the best of them, with a trace."""
+    detailed: list[Hypothesis] = []
+    for rank, hypothesis in enumerate(hypotheses):
+        slots = slots_NT[rank, : len(hypothesis.token_scores)].tolist()
+        weights = [
+            record.attention_BKS[position][slot].float()
+            for (record, position), slot in zip(positions, slots, strict=False)
+            if record.attention_BKS is not None
+        ]
+        trace = None
+        if slots and request.return_trace and not detailed:
+            from weft.search.beam_trace import trace_beam
+
+            end = [request.end] * (hypothesis.ended == "end")
+            trace = trace_beam(positions, [*hypothesis.tokens, *end], slots, request.end)
+        detailed.append(replace(hypothesis, attention_TS=stack_attention(weights) if weights else None, trace=trace))
+    return detailed

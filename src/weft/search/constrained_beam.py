@@ -34,11 +34,10 @@ import torch
 from torch import Tensor
 
 from weft.errors import SearchError
-from weft.search.backtrace import stack_attention
 from weft.search.beam import BeamOptions
 from weft.search.constraints import apply_constraints, forbid, top_k
 from weft.search.interface import FORBIDDEN, NO_TOKEN, Hypothesis, SearchRequest, StepModel
-from weft.search.loop import SearchState, StepLoop, StepRecords, steps_of
+from weft.search.loop import SearchState, StepLoop, StepRecords, stack_attention, steps_of
 from weft.search.ranking import NO_ATTENTION, Ranking, coverage_score
 from weft.tree import map_tree, repeat
 

@@ -30,9 +30,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.errors import SearchError
-from weft.search.backtrace import attention_of
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
-from weft.search.loop import SearchState, StepLoop
+from weft.search.loop import SearchState, StepLoop, attention_of
 from weft.search.ranking import DEFAULT_RANKING, NO_ATTENTION, TOLERANCE, Ranking, coverage_score, gap
 from weft.tree import select
 

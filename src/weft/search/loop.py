@@ -15,10 +15,21 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from weft.runtime.replaceable import replaceable
 from weft.search.interface import NO_TOKEN, SearchRequest, StepModel
 from weft.tree import Tree, keep, leaves, map_tree, repeat, select
+
+
+@replaceable
+def steps_for(model: StepModel, request: SearchRequest, *, rows: int, return_attention: bool) -> StepModel:
+    """The model that a search of a request steps, with ``rows`` hypotheses of each sentence: the model itself.
+
+    Each state is stepped once, and the steps are taken in order: a faster version may rely on that.
+    """
+    return model
 
 
 class Limits(NamedTuple):
@@ -304,3 +315,29 @@ def steps_of(steps: Sequence[StepRecords], sentence: int) -> list[tuple[Any, tup
         if rows:
             positions += [(records, (step, rows[0])) for step in range(len(next(leaves(records))))]
     return positions
+
+
+def stack_attention(rows: Sequence[Tensor]) -> Tensor:
+    """The attention weights of all steps (T, S); shorter rows (over a history that grows) are padded with zeros."""
+    return pad_sequence(list(rows), batch_first=True)
+
+
+def attention_of(
+    outputs: Sequence[Sequence[int]], model: StepModel, request: SearchRequest
+) -> list[Tensor] | list[None]:
+    """The attention weights of outputs of one sentence, by stepping them again, for a search that does not keep them.
+
+    An output is its tokens and, if it ended by itself, the end token. None: the model has no attention.
+    """
+    lengths = [len(output) for output in outputs]
+    inputs = [[request.begin, *output, *[request.end] * max(lengths)][: max(lengths)] for output in outputs]
+    state = repeat(model.start(request.memory), len(outputs))
+    steps: list[Tensor] = []
+    for tokens_R in torch.tensor(inputs, device=request.device).unbind(1):
+        _, state, attention_RS = model.step(tokens_R, state, request.memory)
+        if attention_RS is None:
+            return [None] * len(outputs)
+        steps.append(attention_RS.cpu())
+    widths = [weights_RS.shape[1] for weights_RS in steps]  # they grow, where a model attends to its own history
+    attention_RTS = torch.stack([pad(step_RS, (0, widths[-1] - step_RS.shape[1])) for step_RS in steps], 1)
+    return [attention_RTS[row, :length, : widths[length - 1]] for row, length in enumerate(lengths)]

@@ -10,17 +10,21 @@ import numpy as np
 from torch import Tensor
 
 from weft.runtime.replaceable import replaceable
-from weft.search.backtrace import stack_attention
-from weft.search.interface import (
+from weft.search.interface import Hypothesis, SearchRequest
+from weft.search.loop import StepRecords, stack_attention, steps_of, to_device
+from weft.search.ranking import (
     BY_CONSTRAINTS,
     BY_END,
     BY_LENGTH,
-    Hypothesis,
     HypothesisArrays,
-    SearchRequest,
+    Ranking,
+    coverage_score,
+    gap,
+    gaps,
+    greedy_bound,
+    greedy_bounds,
+    penalties,
 )
-from weft.search.loop import StepRecords, steps_of, to_device
-from weft.search.ranking import Ranking, coverage_score, gap, gaps, greedy_bound, greedy_bounds, penalties
 from weft.search.trace import Draw, PathTrace
 from weft.tree import map_tree
 

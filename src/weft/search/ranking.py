@@ -1,4 +1,4 @@
-"""Scores by which hypotheses are ranked, and what proves that an output is the best of all.
+"""Scores by which hypotheses are ranked, the ranked hypotheses of a batch, and what proves that one is the best of all.
 
     power   log p(y|x) / |y|^α                 α = 0: log-probability alone; α = 1: mean log-probability of a token
     gnmt    log p(y|x) / ((5 + |y|) / 6)^α     Wu et al. 2016, eq. 14
@@ -30,14 +30,16 @@ Sampling, minimum Bayes risk, diverse groups and required phrases rank by someth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.interface import FORBIDDEN
+from weft.search.interface import FORBIDDEN, Hypothesis
 
 MIN_COVERAGE = 1e-6
 """The least coverage that a source token counts with, so that no penalty is infinite."""
@@ -160,3 +162,133 @@ def beam_bounds(
     discarded_B = np.where(steps_T1 <= stops_B, following_TB, FORBIDDEN).max(0)
     unfinished_B = np.where(stops_B + 1 < limits_B, unfinished_B, FORBIDDEN)
     return np.maximum(discarded_B, unfinished_B) / penalties_B
+
+
+ENDED = ("end", "length", "constraints")
+"""The values of `Hypothesis.ended` by their number in `HypothesisArrays.ended_BN`."""
+BY_END, BY_LENGTH, BY_CONSTRAINTS = range(3)
+
+
+class PendingHypotheses(Sequence[list[Hypothesis]]):
+    """The hypotheses of a batch, computed when they are first read."""
+
+    def __init__(self, sentences: int, compute: Callable[[], HypothesisArrays]) -> None:
+        self._sentences = sentences
+        self._compute: Callable[[], HypothesisArrays] | None = compute
+        self._arrays: HypothesisArrays | None = None
+
+    @property
+    def arrays(self) -> HypothesisArrays:
+        if self._arrays is None:
+            assert self._compute is not None
+            self._arrays, self._compute = self._compute(), None
+        return self._arrays
+
+    def __len__(self) -> int:
+        return self._sentences
+
+    @overload
+    def __getitem__(self, row: int) -> list[Hypothesis]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[list[Hypothesis]]: ...
+
+    def __getitem__(self, row: int | slice) -> list[Hypothesis] | list[list[Hypothesis]]:
+        return self.arrays[row]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class HypothesisArrays(Sequence[list[Hypothesis]]):
+    """The hypotheses of a batch as arrays: for each of B sentences N of them, best first; at least one.
+
+    `Hypothesis` objects are made only of the sentences that are accessed.
+    """
+
+    counts_B: np.ndarray
+    """The number of hypotheses of each sentence, at most N."""
+    tokens_BNT: np.ndarray
+    lengths_BN: np.ndarray
+    """Number of token scores: its tokens and, if it ended by itself, the end token."""
+    ended_BN: np.ndarray
+    """The index in `ENDED`."""
+    scores_BN: np.ndarray
+    log_probabilities_BN: np.ndarray
+    token_scores_BNT: np.ndarray
+    gaps: np.ndarray | Callable[[], np.ndarray]
+    """`gaps_BN`, or what computes them when they are first read."""
+
+    def __len__(self) -> int:
+        return len(self.counts_B)
+
+    @overload
+    def __getitem__(self, row: int) -> list[Hypothesis]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[list[Hypothesis]]: ...
+
+    def __getitem__(self, row: int | slice) -> list[Hypothesis] | list[list[Hypothesis]]:
+        if isinstance(row, slice):
+            return [self[index] for index in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"sentence {row} of {len(self)}")
+        return [self.hypothesis(row, rank) for rank in range(int(self.counts_B[row]))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def gaps_BN(self) -> np.ndarray:
+        """`Hypothesis.gap`; NaN where there is none."""
+        return self.gaps() if callable(self.gaps) else self.gaps
+
+    def part(self, sentences: slice) -> HypothesisArrays:
+        """The hypotheses of some sentences."""
+        names = [each.name for each in fields(self) if each.name != "gaps"]
+        parts = {name: getattr(self, name)[sentences] for name in names}
+        return HypothesisArrays(**parts, gaps=lambda: self.gaps_BN[sentences])
+
+    @property
+    def token_counts_BN(self) -> np.ndarray:
+        """The number of tokens of each hypothesis, the end token not counted."""
+        return self.lengths_BN - (self.ended_BN == BY_END)
+
+    def tokens(self, row: int, rank: int = 0) -> list[int]:
+        ended = int(self.ended_BN[row, rank]) == BY_END
+        tokens: list[int] = self.tokens_BNT[row, rank, : int(self.lengths_BN[row, rank]) - ended].tolist()
+        return tokens
+
+    def best_tokens(self) -> list[list[int]]:
+        """The tokens of the best hypothesis of every sentence."""
+        rows = self.tokens_BNT[:, 0].tolist()
+        return [row[:count] for row, count in zip(rows, self.token_counts_BN[:, 0].tolist(), strict=True)]
+
+    def distinct(self, row: int, n_best: int) -> list[int]:
+        """The ranks of the best of one sentence, no two of them with the same tokens."""
+        chosen: dict[tuple[int, ...], int] = {}
+        for rank in range(int(self.counts_B[row])):
+            chosen.setdefault(tuple(self.tokens(row, rank)), rank)
+            if len(chosen) == n_best:
+                break
+        return list(chosen.values())
+
+    def token_scores(self, row: int, rank: int = 0) -> list[float]:
+        scores: list[float] = self.token_scores_BNT[row, rank, : int(self.lengths_BN[row, rank])].tolist()
+        return scores
+
+    def hypothesis(self, row: int, rank: int) -> Hypothesis:
+        gap = float(self.gaps_BN[row, rank])
+        return Hypothesis(
+            tokens=self.tokens(row, rank),
+            score=float(self.scores_BN[row, rank]),
+            log_probability=float(self.log_probabilities_BN[row, rank]),
+            token_scores=self.token_scores(row, rank),
+            ended=ENDED[int(self.ended_BN[row, rank])],
+            gap=None if np.isnan(gap) else gap,
+        )

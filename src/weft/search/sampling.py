@@ -20,8 +20,8 @@ from torch import Tensor
 
 from weft.runtime.replaceable import replaceable
 from weft.search.constraints import LogitsConstraint, apply_constraints, top_k, top_k_constrained
-from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel, steps_for
-from weft.search.loop import SearchInputs, SearchStart, SearchState, StepLoop, history_window
+from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
+from weft.search.loop import SearchInputs, SearchStart, SearchState, StepLoop, history_window, steps_for
 from weft.search.paths import PathCandidates, PathRecord, path_hypotheses
 from weft.search.ranking import Ranking
 from weft.search.sampling_filters import SamplingFilter, draw, uniforms

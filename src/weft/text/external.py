@@ -163,12 +163,6 @@ class ExternalTokenizer:
     @classmethod
     def from_sentencepiece(cls, content: bytes, *, name: str) -> Self:
         """From the bytes of a SentencePiece model."""
-        try:
-            import sentencepiece  # noqa: F401 (it is used in the child process)
-        except ImportError:
-            raise VocabularyError(
-                f"{name}: a SentencePiece model needs the package: pip install sentencepiece"
-            ) from None
         check_isolated("sentencepiece", content, name=name)
         return cls(SentencePieceEngine(content))
 
@@ -192,6 +186,13 @@ class ExternalTokenizer:
 
 def check_isolated(source: str, content: bytes, *, name: str) -> None:
     """Load and use a file in a child process first, where its library may safely abort, loop or run out of memory."""
+    if source == "sentencepiece":
+        try:
+            import sentencepiece  # noqa: F401 (it is used in the child process)
+        except ImportError:
+            raise VocabularyError(
+                f"{name}: a SentencePiece model needs the package: pip install sentencepiece"
+            ) from None
     try:
         largest = _largest_id(source, content)
     except IsolatedError as error:

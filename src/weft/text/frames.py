@@ -36,15 +36,18 @@ class Frame(NamedTuple):
 
     source_before: tuple[int, ...] = ()
     source_after: tuple[int, ...] = (END,)
-    begin: int = BEGIN
-    """The first input of the decoder."""
-    target_before: tuple[int, ...] = ()
-    """Tokens before every target, such as its language."""
+    start: tuple[int, ...] = (BEGIN,)
+    """The decoder inputs before the first token of a text: at least one."""
 
     @property
-    def start(self) -> tuple[int, ...]:
-        """The decoder inputs before the first token of a text."""
-        return (self.begin, *self.target_before)
+    def begin(self) -> int:
+        """The first input of the decoder."""
+        return self.start[0]
+
+    @property
+    def target_before(self) -> tuple[int, ...]:
+        """Tokens before every target, such as its language."""
+        return self.start[1:]
 
     def source(self, ids: Sequence[int]) -> list[int]:
         """The ids of a source as the encoder reads them."""
@@ -76,13 +79,9 @@ class FrameRules:
 
     def frame(self) -> Frame:
         """The ids, for the languages that are chosen."""
-        begin = self._ids((self.begin,))
-        return Frame(
-            self._ids(self.source_before),
-            self._ids(self.source_after),
-            begin[0] if begin else BEGIN,
-            self._ids(self.target_before),
-        )
+        begin = self._ids((self.begin,)) or (BEGIN,)
+        start = (*begin, *self._ids(self.target_before))
+        return Frame(self._ids(self.source_before), self._ids(self.source_after), start)
 
     def _ids(self, tokens: Sequence[FrameToken]) -> tuple[int, ...]:
         return tuple(id for token in tokens if (id := self._id(token)) is not None)

@@ -1,4 +1,4 @@
-"""The token ids of many texts in one array, which is also a sequence of lists.
+"""Token ids of texts: of one (`Sentence`), and of many in one array, which is also a sequence of lists (`IdRows`).
 
 Tokenizers produce such arrays (`Tokenizer.encode_arrays`) and models read them (`weft.ragged`), so that nothing on the
 way needs a Python object for each text.
@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from threading import Lock
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.text.specials import END
 from weft.text.vocabulary import check_ids, check_lengths, check_text
+
+if TYPE_CHECKING:
+    from weft.text.frames import Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,52 @@ class IdRows(Sequence[list[int]]):
         for index, id in enumerate(after):
             framed.ids_N[ends - len(after) + index] = id
         return framed
+
+
+class Sentence(NamedTuple):
+    """A text and its token ids."""
+
+    text: str
+    ids: Sequence[int]
+    before: int = 0
+    """Number of special ids before the text: those of its frame (`weft.text.frames`)."""
+    after: int = 1
+    """Number of special ids after the text."""
+
+
+class Sentences(Sequence[Sentence]):
+    """Sources with their ids as the model reads them, in arrays; a `Sentence` is made when it is accessed."""
+
+    def __init__(self, texts: Sequence[str], ids: IdRows, frame: Frame, rows: NDArray[np.int64] | None = None) -> None:
+        """``rows``: those of the texts and ids that these are; None: all of them."""
+        self.texts = texts
+        self.ids = ids
+        self.frame = frame
+        self._rows = np.arange(len(texts)) if rows is None else rows
+
+    def select(self, rows: NDArray[np.int64]) -> Sentences:
+        """Some of them, in the given order."""
+        return Sentences(self.texts, self.ids, self.frame, self._rows[rows])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentence: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Sentence]: ...
+
+    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        return framed_sentence(self.texts[row], self.ids[row], self.frame)
+
+
+def framed_sentence(text: str, ids: Sequence[int], frame: Frame) -> Sentence:
+    """A source with its ids as the model reads them."""
+    return Sentence(text, ids, len(frame.source_before), len(frame.source_after))
 
 
 def _positions(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

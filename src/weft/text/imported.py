@@ -21,9 +21,8 @@ from typing import Any, Self
 from weft.errors import VocabularyError
 from weft.files import save_text
 from weft.text.external import Engine, ExternalTokenizer, check_isolated
-from weft.text.external_engines import TokenizersEngine
+from weft.text.external_engines import ByteEngine, PieceEngine, PieceTable, TokenizersEngine
 from weft.text.frames import DEFAULT_RULES, Frame, FrameRules
-from weft.text.imported_engines import ByteEngine, PieceEngine, PieceTable
 from weft.text.isolation import library_errors
 from weft.text.specials import END, SPECIALS, UNKNOWN, visible
 from weft.text.utf8 import spans_of_bytes
@@ -179,10 +178,6 @@ def _read_engine(source: str, content: Any, vocabulary: Vocabulary, *, name: str
 
 def piece_engine(model: bytes, table: PieceTable, *, name: str) -> PieceEngine:
     """SentencePiece with a table; the model is first tried in a separate process."""
-    try:
-        import sentencepiece  # noqa: F401 (it is used in the child process)
-    except ImportError:
-        raise VocabularyError(f"{name}: a SentencePiece model needs the package: pip install sentencepiece") from None
     check_isolated("sentencepiece", model, name=name)
     return PieceEngine(model, table)
 

@@ -6,7 +6,7 @@ kind       unit                                  unknown                      de
 character  Unicode character (code point); with  characters and tags not      if every character and tag is
            ``tags`` also ``<...>``               seen in training             known
 byte       byte of the UTF-8 encoding            nothing                      always
-word       word of `weft.text.word_splitting`,   words not seen in training   if every word is known, words
+word       word of `weft.text.words`,   words not seen in training   if every word is known, words
            or between white space                                             are one space apart, and the
                                                                               text has no U+FFED
 bpe        learned subwords: frequent neighbors  characters not seen in       if every character is known

@@ -1,8 +1,17 @@
-"""Word tokenizer: one id for each word, reversibly.
+"""Words: how a line is split into them, and the tokenizer with one id for each word, reversibly.
 
-Where a word is attached to its neighbor, one of the two carries the joiner ``￭`` (U+FFED) on that side: punctuation
-carries it toward the word before it; otherwise the first of the two, which is then an opening mark or an elided word,
-carries it toward the word after it::
+A line is split at white space; within a chunk every punctuation mark or symbol is a separate word, except that
+
+- an apostrophe stays with the letters before it if letters follow (French elision: ``l'ami`` → ``l'`` ``ami``);
+- a hyphen or an underscore between letters stays inside its word (``vingt-deux``, ``arc-en-ciel``);
+- a dot or a comma between digits stays inside its number (``3.14``).
+
+Combining marks belong to the letter they follow, so the rule holds for scripts written with them. Text without
+spaces between words (Chinese, Thai) comes out as whole runs: use characters, bytes or BPE there.
+
+**Joiners.** Where a word is attached to its neighbor, one of the two carries the joiner ``￭`` (U+FFED) on that side:
+punctuation carries it toward the word before it; otherwise the first of the two, which is then an opening mark or an
+elided word, carries it toward the word after it::
 
     il m'a entarté.   →   il  m'￭  a  entarté  ￭.
     vu (hier)?        →   vu  (￭  hier  ￭)  ￭?
@@ -22,11 +31,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from weft.text import word_splitting
 from weft.text.id_rows import TokenArrays, WordCache, join_lines, to_arrays, to_lists
 from weft.text.preprocessing import Preprocessor
 from weft.text.specials import END, UNKNOWN, UNKNOWN_TEXT
@@ -47,6 +55,75 @@ if TYPE_CHECKING:
 
 JOINER = "￭"
 JOINER_REPLACEMENT = "■"
+APOSTROPHES = "'’"
+
+
+class Word(NamedTuple):
+    """One word and its span: ``line[start:end] == text``."""
+
+    text: str
+    start: int
+    end: int
+
+
+def split(line: str) -> list[Word]:
+    """The words of a line with their spans."""
+    words: list[Word] = []
+    for chunk in chunks(line):
+        start = chunk.start
+        for word in _split_chunk(chunk.text):
+            words.append(Word(word, start, start + len(word)))
+            start += len(word)
+    return words
+
+
+def chunks(line: str) -> list[Word]:
+    """The parts of a line between white space, with their spans."""
+    parts: list[Word] = []
+    start = 0
+    for chunk in line.split():
+        start = line.index(chunk, start)
+        parts.append(Word(chunk, start, start + len(chunk)))
+        start += len(chunk)
+    return parts
+
+
+def words(line: str) -> list[str]:
+    """The words of a line: ``il m'a entarté.`` → ``il`` ``m'`` ``a`` ``entarté`` ``.``"""
+    return [word for chunk in line.split() for word in _split_chunk(chunk)]
+
+
+@lru_cache(maxsize=1 << 16)
+def _split_chunk(chunk: str) -> tuple[str, ...]:
+    """The words of a chunk that has no white space."""
+    if chunk.isalnum():
+        return (chunk,)
+    words: list[str] = []
+    current = ""
+    for index, character in enumerate(chunk):
+        following = chunk[index + 1 : index + 2]
+        if not _is_punctuation(character):
+            current += character
+        elif current and character in APOSTROPHES and following.isalpha():
+            words.append(current + character)
+            current = ""
+        elif current and following and _joins(current[-1], character, following):
+            current += character
+        else:
+            words += [current] if current else []
+            words.append(character)
+            current = ""
+    return (*words, current) if current else tuple(words)
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _joins(before: str, punctuation: str, after: str) -> bool:
+    if punctuation in "-_‐‑":
+        return not _is_punctuation(after)
+    return punctuation in ".," and before.isdigit() and after.isdigit()
 
 
 class WordTokenizer(SymbolTokenizer):
@@ -85,12 +162,12 @@ class WordTokenizer(SymbolTokenizer):
 
     def _split(self, text: str) -> list[str]:
         if self.preprocessor.is_identity:
-            return split(text, split_punctuation=self.split_punctuation)
+            return split_with_joiners(text, split_punctuation=self.split_punctuation)
         words: list[str] = []
         attached = False  # whether the previous segment ends without white space
         for segment in self.preprocessor.segments(text.replace(JOINER, JOINER_REPLACEMENT)):
             text = segment.text
-            new = [text] if segment.is_token else split(text, split_punctuation=self.split_punctuation)
+            new = [text] if segment.is_token else split_with_joiners(text, split_punctuation=self.split_punctuation)
             if attached and new and not text[0].isspace():
                 words.append(JOINER)
             words += new
@@ -187,25 +264,25 @@ class WordTokenizer(SymbolTokenizer):
         return cls(vocabulary, split_punctuation=split_punctuation, preprocessor=preprocessor)
 
 
-def split(text: str, *, split_punctuation: bool = True) -> list[str]:
+def split_with_joiners(text: str, *, split_punctuation: bool = True) -> list[str]:
     """The words of a text with their joiners."""
     text = text.replace(JOINER, JOINER_REPLACEMENT)
     if not split_punctuation:
         return text.split()
-    words = word_splitting.split(text)
+    words = split(text)
     symbols: list[str] = []
     joined = False  # whether the previous word carries the joiner between it and this one
     for index, word in enumerate(words):
         before = words[index - 1].end == word.start if index else False
         following = words[index + 1] if index + 1 < len(words) else None
-        after = following is not None and word.end == following.start and not _is_punctuation(following.text)
+        after = following is not None and word.end == following.start and not _is_mark(following.text)
         symbols.append((JOINER if before and not joined else "") + word.text + (JOINER if after else ""))
         joined = after
     return symbols
 
 
-def _is_punctuation(word: str) -> bool:
-    return len(word) == 1 and unicodedata.category(word)[0] in "PS"
+def _is_mark(word: str) -> bool:
+    return len(word) == 1 and _is_punctuation(word)
 
 
 def _without_joiners(texts: Iterable[str]) -> Iterator[str]:

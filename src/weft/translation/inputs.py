@@ -119,15 +119,6 @@ def _items(value: Any, name: str, expected: str) -> Iterable[Any]:
     return value
 
 
-def as_count(value: Any, name: str) -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise SearchError(f"{name}: {describe(value)} was given, expected a whole number of at least 1")
-    if (number := value.__index__()) < 1:
-        raise SearchError(f"{name}: {number} was given, expected at least 1")
-    return int(number)
-
-
 def max_tokens(training_limit: int) -> int:
     """The tokens of the longest text that is translated or scored; ``training_limit``: data.max_length of the run."""
     return max(MAX_SOURCE_TOKENS, 10 * training_limit)

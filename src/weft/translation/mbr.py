@@ -16,7 +16,7 @@ from weft.errors import SearchError
 from weft.recipe.choices import UTILITIES, resolve
 from weft.recipe.search import SearchSettings
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.translation.strategies import sampling
+from weft.translation.engines.torch import sampling
 
 Utility = Callable[[str, str], float]
 """u(hypothesis, reference): the larger the better."""

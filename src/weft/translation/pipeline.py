@@ -18,15 +18,16 @@ import numpy as np
 from weft.errors import ColumnCountError, InputTooLongError, SearchError
 from weft.runs.load import sentence_ids
 from weft.runtime.replaceable import replaceable
-from weft.search.interface import ENDED, Hypothesis, HypothesisArrays, PendingHypotheses
+from weft.search.interface import Hypothesis
+from weft.search.ranking import ENDED, HypothesisArrays, PendingHypotheses
 from weft.text import specials
 from weft.text.frames import Frame
-from weft.text.id_rows import IdRows, decode_arrays
+from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
-from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
-from weft.translation.inputs import check_lengths
+from weft.translation import inputs
+from weft.translation.engines.interface import BatchEngine, Engine, SearchedBatch, TranslationRequest
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import Sentence, Sentences, align_words, merge_to_words, split_words
+from weft.translation.word_alignment import align_words, merge_to_words, split_words
 
 if TYPE_CHECKING:
     import torch
@@ -266,7 +267,8 @@ class Pipeline:
         ids = IdRows.concatenate(encoded)
         if not prompts:
             ids = ids.framed(frame.source_before, frame.source_after)
-        check_lengths(ids, training_limit=text.max_training_length)
+        if ids.lengths_B.max(initial=0) > inputs.MAX_SOURCE_TOKENS:
+            inputs.check_lengths(ids, training_limit=text.max_training_length)
         return replace(
             request,
             sources=ids,
@@ -333,3 +335,11 @@ def search(request: TranslationRequest, begin: Callable[[TranslationRequest], Se
         return begin(request)
     batches = begin(request.select(rows))
     return (SearchedBatch(rows[np.asarray(batch.rows, dtype=np.int64)], batch.hypotheses) for batch in batches)
+
+
+def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
+    """The results of a request: batch by batch, if the engine can."""
+    if isinstance(engine, BatchEngine):
+        yield from engine.batches(request)
+    else:
+        yield SearchedBatch(range(len(request.sources)), engine.search(request))

@@ -53,7 +53,7 @@ class Translation:
     word_attention: WordAttention | None
     """Attention weights over whole words."""
     links: list[tuple[int, int]]
-    """(source word, target word), zero-based, words as `weft.text.word_splitting` splits them: the word alignment that
+    """(source word, target word), zero-based, words as `weft.text.words` splits them: the word alignment that
     the attention gives."""
     ended: str
     """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to

@@ -55,7 +55,7 @@ def _unknown_words(model: Translator, lines: Sequence[str]) -> list[str]:
     from collections import Counter
 
     from weft.text.specials import UNKNOWN
-    from weft.text.word_splitting import words
+    from weft.text.words import words
 
     counts = Counter(word for line in lines for word in words(line))
     unknown = (word for word, _ in counts.most_common() if UNKNOWN in list(model.encode_sources([word])[0]))

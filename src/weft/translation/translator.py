@@ -23,13 +23,12 @@ from weft.models.architecture import count_parameters
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import LengthLimits
-from weft.text.id_rows import IdRows
+from weft.text.id_rows import IdRows, Sentence, framed_sentence
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.batch_sizes import fixed_batch_tokens
-from weft.translation.engines.interface import Engine, TranslationRequest, completion_limit
+from weft.translation.engines.interface import Engine, TranslationRequest, as_count, completion_limit
 from weft.translation.engines.torch import Execution, TorchEngine
 from weft.translation.inputs import (
-    as_count,
     as_pairs,
     as_source,
     as_sources,
@@ -46,7 +45,6 @@ from weft.translation.results import (
     Translation,
     WordAttention,
 )
-from weft.translation.word_alignment import Sentence, framed_sentence
 
 if TYPE_CHECKING:
     from weft.attention.edits import AttentionEdits

@@ -1,7 +1,11 @@
 """Windows: consecutive lines of a file that are sorted by length and searched together.
 
-`Translator.translate_lines` and ``weft translate`` read a file window by window, in bounded memory; the parts that
-several jobs translate (`weft.translation.parts`) consist of whole windows, so that their outputs are those of one job.
+    window   what is read, searched and written at a time, in bounded memory: `Translator.translate_lines`
+    part     several windows, by line numbers: the share of one of N jobs (`weft.translation.parts`)
+    block    as much as a window, by bytes or rows, where any process can begin to read (`weft.apps.cluster.blocks`)
+
+Parts and blocks have outputs that are merged in their order. Parts consist of whole windows, so that the merged output
+is that of one job.
 """
 
 from __future__ import annotations

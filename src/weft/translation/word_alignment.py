@@ -8,67 +8,19 @@ attention gives a single one, from target to source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from weft.errors import DataError
-from weft.text import specials, word_splitting
-from weft.text.frames import Frame
-from weft.text.id_rows import IdRows
+from weft.text import specials
+from weft.text.id_rows import Sentence
 from weft.text.tokenizer import Tokenizer, Tokenizers
-from weft.text.words import WordTokenizer
+from weft.text.words import WordTokenizer, chunks, split
 from weft.translation.results import Translation, WordAttention
 
 NULL_THRESHOLD = 0.15
 """A target word whose largest weight is below this is not aligned."""
-
-
-class Sentence(NamedTuple):
-    """A text and its token ids."""
-
-    text: str
-    ids: Sequence[int]
-    before: int = 0
-    """Number of special ids before the text: those of its frame (`weft.text.frames`)."""
-    after: int = 1
-    """Number of special ids after the text."""
-
-
-class Sentences(Sequence[Sentence]):
-    """Sources with their ids as the model reads them, in arrays; a `Sentence` is made when it is accessed."""
-
-    def __init__(self, texts: Sequence[str], ids: IdRows, frame: Frame, rows: NDArray[np.int64] | None = None) -> None:
-        """``rows``: those of the texts and ids that these are; None: all of them."""
-        self.texts = texts
-        self.ids = ids
-        self.frame = frame
-        self._rows = np.arange(len(texts)) if rows is None else rows
-
-    def select(self, rows: NDArray[np.int64]) -> Sentences:
-        """Some of them, in the given order."""
-        return Sentences(self.texts, self.ids, self.frame, self._rows[rows])
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Sentence: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Sentence]: ...
-
-    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
-        row = int(self._rows[index])
-        return framed_sentence(self.texts[row], self.ids[row], self.frame)
-
-
-def framed_sentence(text: str, ids: Sequence[int], frame: Frame) -> Sentence:
-    """A source with its ids as the model reads them."""
-    return Sentence(text, ids, len(frame.source_before), len(frame.source_after))
 
 
 def merge_to_words(tokenizers: Tokenizers, source: Sentence, target: Sentence, weights_TS: np.ndarray) -> WordAttention:
@@ -141,19 +93,19 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
         return _split_words_of_columns(tokenizer, sentence)
     spans = tokenizer.spans(ids)
     if isinstance(tokenizer, WordTokenizer):
-        units = word_splitting.split(text) if tokenizer.split_punctuation else word_splitting.chunks(text)
+        units = split(text) if tokenizer.split_punctuation else chunks(text)
         if len(units) == sum(id not in (specials.BEGIN, specials.END) for id in ids):
             spans = [(unit.start, unit.end) for unit in units] + [(len(text), len(text))] * (len(ids) - len(units))
         else:  # protected symbols are split differently, and so may be the text of an output that was cut off
             text = tokenizer.decode(ids)
     elif len(decoded := tokenizer.decode(ids)) != len(text):
-        chunks, end = word_splitting.chunks(text), len(ids) - sentence.after
-        if specials.UNKNOWN in ids and len(chunks) == end - sentence.before:  # a token for each word
-            located = [(chunk.start, chunk.end) for chunk in chunks]
+        between_spaces, end = chunks(text), len(ids) - sentence.after
+        if specials.UNKNOWN in ids and len(between_spaces) == end - sentence.before:  # a token for each word
+            located = [(chunk.start, chunk.end) for chunk in between_spaces]
             spans = [(0, 0)] * sentence.before + located + [(len(text), len(text))] * sentence.after
         else:
             text = decoded
-    words = word_splitting.split(text)
+    words = split(text)
     return [word.text for word in words], word_indices([(word.start, word.end) for word in words], spans)
 
 

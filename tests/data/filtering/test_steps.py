@@ -26,7 +26,7 @@ from weft.data.filtering.steps import (
 from weft.data.pairs import Pair
 from weft.errors import DataError
 from weft.recipe.choices import STEPS, resolve
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 TEXT = st.text(st.sampled_from(list("ab B.'\t\u00a0\u3000яЖ日é\u0301")), max_size=12)
 PAIRS = st.lists(st.builds(Pair, TEXT, TEXT, st.none()), max_size=8)

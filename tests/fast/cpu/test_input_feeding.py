@@ -10,8 +10,7 @@ from torch import Tensor
 
 from weft.fast.cpu.input_feeding import FeedingWeights, feed_inputs
 from weft.fast.layers.recurrent_decoder import is_input_feeding_lstm
-from weft.models.encoders import Encoded
-from weft.models.interface import HiddenStates
+from weft.models.interface import Encoded, HiddenStates
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from weft.models.cells import LSTM
-from weft.models.recurrent import RecurrentStack
+from weft.models.recurrent import LSTM, RecurrentStack
 from weft.ragged import FixedLayout, Layout, Ragged
 from weft.recipe import RecurrentSettings
 from weft.recipe.choices import CELLS

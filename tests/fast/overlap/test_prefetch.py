@@ -25,7 +25,7 @@ def engine(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> TorchEngine:
     """Two sources at a time, with the loop of CUDA graphs."""
     engine = TorchEngine(copier.model, copier.tokenizers.target)
     engine.execution = RecordedExecution(copier.model, EagerLoop(torch.device("cpu")))
-    monkeypatch.setattr(engine, "_rows_at_once", lambda request: 2)
+    monkeypatch.setattr(engine.planner, "_rows_at_once", lambda request: 2)
     return engine
 
 
@@ -62,14 +62,14 @@ def test_the_next_batch_is_prepared_before_the_results_of_one(
 def test_an_error_comes_after_the_results_before_it(
     copier: Translator, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = engine._encode
+    encode = engine.encode
 
     def refuse(request: TranslationRequest) -> Any:
         if int(IdRows.of(request.sources).lengths_B.max()) > 4:
             raise SearchError("too long")
         return encode(request)
 
-    monkeypatch.setattr(engine, "_encode", refuse)
+    monkeypatch.setattr(engine, "encode", refuse)
     batches = engine.batches(request(copier))
     assert [len(next(batches).rows) for _ in range(2)] == [2, 2]
     with pytest.raises(SearchError, match="too long"):
@@ -107,7 +107,7 @@ def test_the_graphs_of_an_execution_are_freed(copier: Translator, engine: TorchE
     assert isinstance(loop, EagerLoop) and loop.graphs
     engine.execution.set_memory_limit(7)
     engine.release()
-    assert not loop.graphs and not loop.warm_starts and loop.max_bytes == 7
+    assert not loop.graphs and not loop.warm_starts and loop.limit == 7
 
 
 def test_the_first_batch_of_the_next_request_is_prepared_too(

@@ -36,8 +36,8 @@ def test_prompts_are_continued_by_recorded_steps(
     expected = TorchEngine(model, tokenizer).search(asked)
     engine = TorchEngine(model, tokenizer)
     engine.execution = RecordedExecution(model, loop := EagerLoop(torch.device("cpu")))
-    monkeypatch.setattr(engine, "_chooses_by_memory", lambda request: True)
-    monkeypatch.setattr(engine, "_is_small", lambda request: False)
+    monkeypatch.setattr(engine.planner, "_chooses_by_memory", lambda request: True)
+    monkeypatch.setattr(engine.planner, "_is_small", lambda request: False)
     measured = []
     measure = StepSize.measure
     monkeypatch.setattr(StepSize, "measure", lambda *given: measured.append(1) or measure(*given))

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from weft.fast.recording.prompts import PromptGraph, PromptGraphs
+from fixtures.simulated_graphs import simulate_graphs
+from weft.fast.recording.prompts import PromptGraphs
 from weft.models.build import build_model
-from weft.models.prefix_lm import PrefixLM, PrefixMemory
+from weft.models.prefix_lm import PrefixLM
 from weft.models.prompted_lm import rectangle
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
-from weft.tree import leaves, map_tree
-
-
-class EagerGraph(PromptGraph):
-    """A graph without a GPU: instead of a replay the prompts are read again into the buffers."""
-
-    def record(self, model: PrefixLM, memory: PrefixMemory, pool: Any) -> None:
-        layers = self.layers = map_tree(torch.clone, model.read_prompts(self.tokens, memory).layers)
-
-        class Graph:
-            @staticmethod
-            def replay() -> None:
-                for buffer, values in zip(leaves(layers), leaves(model.read_prompts(self.tokens, memory)), strict=True):
-                    buffer.copy_(values)
-
-        self.graph: Any = Graph
-
-
-class EagerGraphs(PromptGraphs):
-    graph_type = EagerGraph
+from weft.tree import leaves
 
 
 @pytest.mark.parametrize(
@@ -44,7 +24,7 @@ class EagerGraphs(PromptGraphs):
     ],
 )
 @torch.no_grad()
-def test_the_same_state(positions: str, device: str) -> None:
+def test_the_same_state(positions: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lengths that share a graph, in any order; neither many rows nor what exceeds the positions are recorded."""
     sizes = ["kind=transformer", "layers=2", "hidden=64", "heads=2", "feed_forward=96", f"positions={positions}"]
     changes = [f"model.decoder.{one}" for one in sizes]
@@ -52,7 +32,9 @@ def test_the_same_state(positions: str, device: str) -> None:
                               "model.decoder.max_positions=40"])  # fmt: skip
     model = build_model(recipe.model, source_size=11, target_size=13).to(device).eval()
     assert isinstance(model, PrefixLM)
-    graphs = (EagerGraphs if device == "cpu" else PromptGraphs)(model)
+    if device == "cpu":
+        simulate_graphs(monkeypatch)
+    graphs = PromptGraphs(model)
     draw = torch.Generator().manual_seed(3)
     for rows, length in [(3, 5), (3, 32), (3, 9), (3, 1), (3, 5), (65, 5), (65, 5), (1, 33), (1, 40), (1, 33)]:
         tokens_BT = torch.randint(3, 13, (rows, length), generator=draw).to(device)

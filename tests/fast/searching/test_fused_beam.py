@@ -14,10 +14,9 @@ from weft.fast.searching import fused_beam
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
 from weft.search.beam import BeamOptions, BeamStep
-from weft.search.interface import PendingHypotheses
 from weft.search.loop import StepRecords
 from weft.search.paths import PathRecord
-from weft.search.ranking import Ranking
+from weft.search.ranking import PendingHypotheses, Ranking
 
 SOURCES, LIMITS = [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]], [7, 40, 5]
 

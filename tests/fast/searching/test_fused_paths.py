@@ -20,10 +20,9 @@ from weft.fast.searching.fused_paths import PackedPathRecord, stays_on_device
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
 from weft.search.constrained_beam import ConstrainedRecord
-from weft.search.interface import PendingHypotheses
 from weft.search.loop import SearchInputs, StepLoop, StepRecords
 from weft.search.paths import PathRecord, path_hypotheses
-from weft.search.ranking import Ranking
+from weft.search.ranking import PendingHypotheses, Ranking
 from weft.search.sampling import GREEDY, PathStart, PathStep, Sampler
 
 SOURCES, LIMITS = [[3, 7, 5], [10], [4, 4, 4, 4, 4, 4, 4, 4, 4]], [7, 40, 5]

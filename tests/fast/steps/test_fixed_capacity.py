@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from weft.attention.step_attention import KeysValues
+from weft.attention.multihead import KeysValues
 from weft.fast.steps.cached_transformer import CachedState, CachedStateWithAttention
 from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
 from weft.models.prefix_lm import PrefixState

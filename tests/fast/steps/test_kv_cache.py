@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
+from weft.attention.multihead import KeysValues, StepKeysValues, step_attention
 from weft.fast.steps.kv_cache import KVCache
 
 HEADS, WIDTH, LAYERS = 6, 5, 2

@@ -12,7 +12,8 @@ from fixtures.table_model import Table, table
 from weft.fast.steps.one_sentence_transformer import find_one_sentence_steps, is_one_sentence_on_cpu, one_sentence_steps
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
-from weft.search.interface import StepModel, steps_for
+from weft.search.interface import StepModel
+from weft.search.loop import steps_for
 from weft.translation.engines.torch import StartedModel
 
 

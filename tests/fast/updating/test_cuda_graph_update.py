@@ -1,8 +1,10 @@
-"""Batches padded to a static shape: the parts that need no GPU. That the updates agree: tests/contracts/test_gpu.py."""
+"""Batches padded to a static shape, without a GPU; on one, updates are compared in tests/contracts/test_gpu.py."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +12,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.simulated_graphs import simulate_graphs
 from weft.data.batching.batches import Position, StepBatches, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.errors import DataError, WeftWarning
+from weft.fast.recording.recorder import Recorder
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import (
     COMPILE_SECONDS,
     LENGTH_BUCKETS,
+    WARMUP_UPDATES,
     CudaGraphUpdate,
     StaticSide,
     bucket_length,
@@ -33,7 +38,7 @@ from weft.models.interface import Model
 from weft.ragged import Layout, Ragged
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training.optimizer import make_optimizer
-from weft.training.update import PlainUpdate, TrainingContext, decide_compilation
+from weft.training.update import PlainUpdate, TrainingContext, UpdateStatistics, decide_compilation
 
 quick = settings(deadline=None, max_examples=50)
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -224,7 +229,7 @@ class TestWhatCanBeCaptured:
             ({}, {"accumulate": 2}, False),
             ({}, {"forcing": "scheduled"}, False),
             ({}, {"forcing": "free"}, False),
-            ({}, {"consistency": 5.0}, False),
+            ({}, {"consistency": 5.0}, True),
             ({}, {"ema": 0.99, "word_dropout": 0.1, "choose": "last"}, True),
             ({}, {"distillation": 0.5}, False),
             ({"encoder": {"hidden": 6, "bidirectional": False, "reverse_source": True}}, {}, False),
@@ -295,7 +300,7 @@ def failing_update(error: Exception, monkeypatch: pytest.MonkeyPatch) -> CudaGra
     model, settings = transformer(dropout=0.0), TrainingSettings(optimizer="adam")
     update = CudaGraphUpdate.__new__(CudaGraphUpdate)
     PlainUpdate.__init__(update, model, make_optimizer(model, settings), TrainingContext(settings))
-    update.device, update.captures, update.captured = CPU, True, {}
+    update.device, update.captures, update.recorder = CPU, True, Recorder(math.inf)
 
     def fail(batches: StepBatches, learning_rate: float) -> None:
         raise error
@@ -331,3 +336,38 @@ def test_other_errors_and_a_fixed_size_are_raised(error: Exception, monkeypatch:
     with pytest.raises(type(error)):
         update(ONE, learning_rate=0.1, sampling_probability=0.0)
     assert update.captures
+
+
+RECURRENT = {"kind": "gru", "layers": 1, "hidden": 6}
+
+
+@pytest.mark.parametrize("consistency", [0.0, 2.0], ids=["one pass", "R-Drop"])
+@pytest.mark.parametrize("stack", [STACK, RECURRENT], ids=["attention", "recurrence"])
+def test_replayed_updates_are_plain_ones(
+    stack: dict[str, Any], consistency: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a simulated GPU: warm-up, captures of several shapes, replays; all losses are those of plain updates."""
+    log = simulate_graphs(monkeypatch)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(cuda_graph_update, "copy_to_host", lambda statistics: lambda: UpdateStatistics(*statistics))
+    monkeypatch.setattr(cuda_graph_update, "maybe_mark_dynamic", lambda *_: None)
+    settings = TrainingSettings(
+        optimizer="adam", batch_tokens=40, precision="fp32", compile="off", consistency=consistency
+    )
+    pairs = corpus([(4, 8), (9, 3), (5, 20), (2, 2)])
+    models = [transformer(dropout=0.0, encoder=stack, decoder=stack) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    captured, plain = models
+    context = TrainingContext(settings)
+    update = CudaGraphUpdate(captured, make_optimizer(captured, settings), context, pairs.corpus_size)
+    expected = PlainUpdate(plain, make_optimizer(plain, settings), context)
+    for step in range(12):
+        batches = StepBatches.of([pairs.batch(np.array([[0, 3], [2, 3]][step % 2]))])
+        losses = []
+        for each in (update, expected):
+            result = each(batches, learning_rate=0.01 / (1 + step), sampling_probability=0.0)
+            losses.append(float(result.statistics().loss))
+        assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    graphs = [recorded.graph for recorded in update.recorder.graphs.values()]
+    assert len(graphs) == 2 and None not in graphs
+    assert log.count("begin global pool 0") == 2 and log.count("replay") == 12 - WARMUP_UPDATES

@@ -38,12 +38,15 @@ LINES: list[tuple[RaceEvent, str]] = [
     (FurtherModelStarted(9, 2, 90.0, True), "1.5 min are left: training a further model, of seed 2, with more steps"),
     (
         EnsembleScored(9, "bleu", 31.0, 30.0, ("a", "b"), True),
-        "ensemble of 2 models: bleu 31.00, better than 30.00 of the best",
+        "ensemble of 2 models: bleu 31.00, better than their mean of 30.00",
     ),
-    (Distilled(9, "bleu", 30.5, 30.0, True), "distilled into one model: bleu 30.50, better than 30.00 of the best"),
+    (
+        Distilled(9, "bleu", 30.5, 30.0, True),
+        "distilled into one model: bleu 30.50, better than 30.00 that the best model promises",
+    ),
     (
         Distilled(9, "bleu", None, 30.0, False),
-        "distilled into one model: bleu unknown, not better than 30.00 of the best",
+        "distilled into one model: bleu unknown, not better than 30.00 that the best model promises",
     ),
     (TimeUsed(9, 10.0, 9.26, "done"), "9.3 of 10 min used before the evaluation; done"),
 ]

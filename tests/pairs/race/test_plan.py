@@ -65,7 +65,7 @@ def test_a_further_model_if_a_complete_one_fits() -> None:
     assert further_model([model()], 105.0) == (False, None)
     assert further_model([model()], 104.9).reason == "a further model takes 1.8 min"
     assert further_model([model(), model(training_seconds=110.0)], 105.0).reason == "a further model takes 2.1 min"
-    assert further_model([model()] * 4, 1e6).reason == "4 models are enough"
+    assert further_model([model()] * 6, 1e6).reason == "6 models are enough"
 
 
 def test_steps_are_fitted_again_if_the_machine_was_measured_too_slow() -> None:

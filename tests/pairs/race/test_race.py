@@ -60,6 +60,37 @@ def test_the_worst_is_out_at_half_and_the_best_wins_at_the_end(tmp_path: Path, c
     assert not (tmp_path / "run.race/wide").exists(), "its folder is removed"
 
 
+@pytest.mark.parametrize(("outputs", "winner"), [(100, "lower"), (100_000, "higher")])
+def test_the_loss_decides_where_scores_differ_by_chance(
+    tmp_path: Path, clock: Clock, outputs: int, winner: str
+) -> None:
+    """73 and 74 of 100 right outputs are the same; 73 and 74 % of 100,000 are not (√(2 · 0.73 · 0.27 / n))."""
+    losses = {"higher": 0.40, "lower": 0.33}
+    training = MadeUpTraining(clock, {"higher": [74.0] * 4, "lower": [73.0] * 4}, outputs=outputs, losses=losses)
+    *_, out, won = make_race(training, tmp_path / "run").events()
+    assert isinstance(won, RaceWon) and won.name == winner and isinstance(out, Eliminated)
+    assert ("; that may be chance, validation loss 0.400 and 0.330" in out.reason) == (winner == "lower")
+
+
+def test_the_loss_of_other_label_smoothing_does_not_decide(tmp_path: Path, clock: Clock) -> None:
+    training = MadeUpTraining(clock, {"a": [73.0] * 4, "b": [74.0] * 4}, outputs=100, losses={"a": 0.3, "b": 0.4})
+    race = make_race(training, tmp_path / "run")
+    race.probes[0].candidate = make_candidate("a", label_smoothing=0.3)
+    *_, won = race.events()
+    assert isinstance(won, RaceWon) and won.name == "b"
+
+
+def test_a_slow_candidate_is_validated_before_it_is_judged(tmp_path: Path, clock: Clock) -> None:
+    """At two seconds a step, the first validation comes after 20 s, twice its share of the first rung."""
+    training = MadeUpTraining(clock, SCORES, step_seconds=2.0)
+    events = [*make_race(training, tmp_path / "run", seconds=20.0).events()]
+    assert {event.name for event in events if isinstance(event, ProbeScored)} == set(SCORES)
+    assert isinstance(events[-1], RaceWon) and None not in events[-1].values.values()
+    never = MadeUpTraining(clock, SCORES, step_seconds=60.0)
+    assert not [event for event in make_race(never, tmp_path / "stuck").events() if isinstance(event, ProbeScored)]
+    assert sum(map(len, never.trained.values())) <= 6, "after three times its share it ends all the same"
+
+
 def test_they_train_in_turns(tmp_path: Path, clock: Clock) -> None:
     training = MadeUpTraining(clock, SCORES)
     scored = [event for event in make_race(training, tmp_path / "run").events() if isinstance(event, ProbeScored)]

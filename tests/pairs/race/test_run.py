@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft.errors import CheckpointError, WeftWarning
-from weft.pairs.race import models, plan
+from weft.pairs.race import models, plan, probe
 from weft.pairs.race.events import (
     EnsembleScored,
     FurtherModelStarted,
@@ -55,6 +55,7 @@ def made_up_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
     monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=36.0))
     monkeypatch.setattr(plan, "MIN_PROBE_STEPS", 10)
+    monkeypatch.setattr(probe, "MIN_OBSERVED", 1_000_000)
     monkeypatch.setattr(plan, "MAX_MODELS", 2)
     monkeypatch.setattr(proposals, "propose", propose_small)
 
@@ -75,13 +76,15 @@ def test_the_whole_way() -> None:
     started, won, fitted = (of_kind(events, kind)[0] for kind in (RaceStarted, RaceWon, Fitted))
     assert started.candidates == {"gru": "GRU", "lstm": "LSTM", "narrow": "NARROW"} and not started.continued
     assert set(won.values) == set(KINDS) and won.name in KINDS
-    assert (fitted.recipe_steps, fitted.steps) == (40, 52), "as many as are used up by two models"
+    assert (fitted.recipe_steps, fitted.steps) == (40, 44), (
+        "as many as are used up by two models and their distillation"
+    )
     first, second = of_kind(events, ModelScored)
     assert (first.seed, second.seed, first.chosen) == (1, 2, True)
     assert of_kind(events, TimeUsed)[0].reason.startswith("2 models are enough; ")
     out = Path("runs/mine")
     recipe = weft.load_recipe(out / "recipe.toml")
-    assert recipe.seed == (2 if second.chosen else 1) and recipe.training.steps == 52
+    assert recipe.seed == (2 if second.chosen else 1) and recipe.training.steps == 44
     text = (out / "recipe.toml").read_text("utf-8")
     assert f"# race: {won.name} won (exact_match " in text and "# pairs: 120 (pairs.tsv)" in text
     assert ("# seed: 2 (the best of 2 on the validation set)" in text) == second.chosen
@@ -128,7 +131,7 @@ def test_the_interrupted_winner_is_resumed() -> None:
     events.close()  # type: ignore[attr-defined]
     assert not Path("runs/mine.race").exists() and Path("runs/mine/race/race.json").is_file()
     resumed = [*weft.train("runs/mine", resume=True)]
-    assert of_kind(resumed, Finished)[0].step == 52 and isinstance(resumed[-1], Evaluated)
+    assert of_kind(resumed, Finished)[0].step == 44 and isinstance(resumed[-1], Evaluated)
 
 
 def test_the_run_is_complete_when_further_models_are_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +183,11 @@ def test_a_winner_with_fewer_steps_than_its_probe(monkeypatch: pytest.MonkeyPatc
     assert isinstance(weft.load("runs/mine").translate("bal").text, str)
 
 
+@pytest.mark.parametrize("ensemble", [60.0, 45.0])
 @pytest.mark.parametrize("better", [True, False])
-def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPatch, *, better: bool) -> None:
-    """By a function that is given; it is the run if validation agrees."""
-    values = {1: 50.0, 2: 60.0}
+def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: float, *, better: bool) -> None:
+    """By a function that is given, whatever the ensemble has reached; the student is the run if validation agrees."""
+    values = {1: 50.0, 2: ensemble}
 
     def score(folders: list[Path], _: Any) -> float:
         if folders[0].name == "distilled":
@@ -202,7 +206,8 @@ def test_an_ensemble_is_distilled_if_that_is_better(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("weft.pairs.race.run.distill_ensemble", distill)
     lines = [str(event) for event in race()]
     verdict = "70.00, better than" if better else "45.00, not better than"
-    assert f"distilled into one model: exact_match {verdict} 50.00 of the best" in lines
+    assert f"distilled into one model: exact_match {verdict} 50.00 that the best model promises" in lines
     assert weft.load_recipe("runs/mine/recipe.toml").seed == (7 if better else 1)
     assert not Path("runs/mine/race/distilled").exists()
+    assert Path("runs/mine/race/model-2").exists() == (ensemble > 50.0), "members of a better ensemble are kept"
     assert Path("runs/mine/race/distilled.data").exists() == better, "what its recipe names is kept"

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from weft.errors import RecipeError, WeftWarning
 from weft.pairs.time_limit import budget
-from weft.pairs.time_limit.budget import FittedTraining, Speed, TimeLimit, fit_settings, fit_warmup, lengthened
+from weft.pairs.time_limit.budget import (
+    DISTILLATION,
+    FittedTraining,
+    Speed,
+    TimeLimit,
+    fit_settings,
+    fit_warmup,
+    lengthened,
+)
 from weft.recipe import TrainingSettings
 
 
@@ -198,9 +206,12 @@ class TestLengthened:
             (100.0, 2_000, 0),  # a run takes 200 s: it is cut, not lengthened
             (300.0, 2_880, 1),  # 288 s are planned
             (416.0, 3_980, 1),
-            (418.0, 2_000, 2),  # two runs of 200 s
-            (600.0, 2_880, 2),
-            (5_000.0, 8_000, 4),  # four models, and at most four times as many steps
+            (720.0, 6_900, 1),  # two runs and a distillation would take 700 s of the 691 that are planned
+            (730.0, 2_000, 2),  # they fit
+            (930.0, 2_540, 2),
+            (940.0, 2_000, 3),
+            (5_000.0, 6_400, 6),
+            (9_000.0, 8_000, 6),  # six models, and at most four times as many steps
         ],
     )
     def test_one_run_or_several(self, seconds: float, steps: int, runs: int) -> None:
@@ -209,7 +220,8 @@ class TestLengthened:
         assert longer.steps == pytest.approx(steps, abs=20) and longer.steps % longer.validate_every == 0
         assert longer.steps // longer.validate_every == 20, "as many validations as before"
         assert longer.warmup == pytest.approx(longer.steps / 10, abs=1)
-        assert not runs or runs * longer.steps * speed.step <= seconds
+        distillation = DISTILLATION if runs > 1 else 0
+        assert not runs or (runs + distillation) * longer.steps * speed.step <= seconds
         same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
         assert longer.model_dump(include=same) == chosen.model_dump(include=same)
 

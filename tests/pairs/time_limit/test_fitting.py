@@ -132,3 +132,26 @@ def test_time_is_reserved_by_what_validations_took(
 ) -> None:
     monkeypatch.setattr(fitting, "read_corpus", lambda *_: [Pair(f"a{n}", "x") for n in range(10)])
     assert fitting.evaluation_reserve(tiny({}), TimeLimit(minutes, 0.0, evaluates), 2.0) == expected
+
+
+@pytest.mark.parametrize("startup", [0.0, 500.0])
+@pytest.mark.parametrize(
+    ("sentence", "steps", "sentences"),
+    [
+        (0.0, 96, 200),  # 96 % of 100 s
+        (0.01, 84, 200),  # four validations of 200 sentences: 4 · 1.3 · 2 s
+        (0.1, 44, 100),  # 26 s each would take more than half of the time, and 100 sentences are the fewest
+    ],
+)
+def test_a_probe_has_all_of_its_validations(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, startup: float, sentence: float, *, steps: int, sentences: int
+) -> None:
+    """Compiling kernels took longer than the probe; it trains all the same."""
+    monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=1.0, startup=startup, sentence=sentence))
+    monkeypatch.setattr(fitting, "RecipeValidation", lambda *_: SimpleNamespace(searched=200))
+    recipe = tiny({"training.steps": 1_000, "training.validate_every": 50, "training.warmup": 100})
+    new = NewRun(recipe, *[None] * 2, [], torch.device("cpu"))  # type: ignore[arg-type]
+    new = new._replace(prepared=SimpleNamespace(data=None))  # type: ignore[arg-type]
+    settings = fitting.fit_probe(new, 100.0, validations=4).recipe.training
+    assert (settings.steps, settings.valid_sentences) == (steps, sentences)
+    assert settings.steps == 4 * settings.validate_every

@@ -93,3 +93,15 @@ def test_the_lengths_of_measured_translations(
     run.recipe = SimpleNamespace(search=SimpleNamespace(max_length=max_length, kind=kind))
     speed._sentence_seconds(None, run, 1.0)  # type: ignore[arg-type]
     assert run.lengths == lengths
+
+
+def test_what_the_first_call_compiles_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that take ten seconds to compile are not taken for the cost of every sentence."""
+    now = [0.0]
+    monkeypatch.setattr(speed, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    durations = iter([10.0, 0.5])
+
+    def call() -> None:
+        now[0] += next(durations)
+
+    assert speed._second_duration(call) == 0.5

@@ -39,7 +39,7 @@ from weft.tasks.grammar.trees import (
     Subject,
 )
 from weft.tasks.grammar.verbs import OBJECTS, PIE, VERBS
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 
 def np(words_: str, **more: object) -> NounPhrase:

@@ -111,9 +111,9 @@ def test_a_search_in_smaller_batches_finds_the_same(copier: Translator, monkeypa
         batches.append(len(rows))
         return search_rows(self, request, rows)
 
-    monkeypatch.setattr(torch_engine, "SMALL_SEARCH", 0)
+    monkeypatch.setattr(batch_sizes, "SMALL_SEARCH", 0)
     monkeypatch.setattr(torch_engine.TorchEngine, "search_rows", counted)
-    monkeypatch.setattr(torch_engine, "sentences_at_once", lambda *given, **options: 2)
+    monkeypatch.setattr(batch_sizes, "sentences_at_once", lambda *given, **options: 2)
     engine = torch_engine.TorchEngine(copier.model, copier.tokenizers.target)
     translator = Translator(copier.model, copier.tokenizers, copier.recipe, engine=engine)
     results = translator.translate(sources, size=4, n_best=3)
@@ -166,7 +166,7 @@ translator.translate("w1 w2", max_length=length, n_best=n_best, return_attention
 taken = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 request = TranslationRequest(sources=[[4, 5, 2]], settings=translator.search_settings(search), n_best=n_best)
 with torch.no_grad():
-    size = StepSize.measure(*translator.engine._encode(request), 1, torch.device("cpu"))
+    size = StepSize.measure(*translator.engine.encode(request), 1, torch.device("cpu"))
 print(taken / (count * (size.one_step() + size.later_steps(length=length, source_length=0))))
 """
 
@@ -214,8 +214,8 @@ def test_what_an_execution_may_keep(copier: Translator, monkeypatch: pytest.Monk
     limits: list[int] = []
     engine.device = torch.device("cuda")
     monkeypatch.setattr(engine.execution, "set_memory_limit", limits.append)
-    monkeypatch.setattr(engine, "_batches", lambda request: iter(()))
-    monkeypatch.setattr(torch_engine, "device_memory", lambda device: 8000)
+    monkeypatch.setattr(engine.planner, "_batches", lambda request: iter(()))
+    monkeypatch.setattr(batch_sizes, "device_memory", lambda device: 8000)
     for settings in ({}, {}, {"memory": 0.5}):
         assert list(engine.parts(request(**settings))) == []
     assert limits == [1000, 2000]

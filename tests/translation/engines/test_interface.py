@@ -1,9 +1,11 @@
 """What an engine is given: the limits of every output."""
 
+import numpy as np
 import pytest
 
+from weft.errors import SearchError
 from weft.recipe import SearchSettings
-from weft.translation.engines.interface import TranslationRequest, max_output_length
+from weft.translation.engines.interface import TranslationRequest, as_count, max_output_length
 
 
 class Unlimited:
@@ -40,3 +42,16 @@ def test_a_request_counts_prompts_as_if_they_had_an_end_token():
     assert texts.max_lengths(Unlimited()) == prompts.max_lengths(Unlimited()) == [3, 1]
     assert texts.min_lengths() == prompts.min_lengths() == [1, 0]
     assert texts.select([1]).sources == [[5, 2]] and texts.select([1]).settings is settings
+
+
+def test_counts():
+    assert as_count(np.int64(3), "n_best") == 3
+    for given, message in {
+        "3": "n_best: '3' (str) was given, expected a whole number of at least 1",
+        None: "n_best: None was given, expected a whole number of at least 1",
+        True: "n_best: True (bool) was given, expected a whole number of at least 1",
+        0: "n_best: 0 was given, expected at least 1",
+    }.items():
+        with pytest.raises(SearchError) as refusal:
+            as_count(given, "n_best")
+        assert str(refusal.value) == message

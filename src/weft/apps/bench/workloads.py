@@ -34,8 +34,8 @@ from weft.training.forcing import sampling_probability
 from weft.training.optimizer import make_optimizer
 from weft.training.update import PlainUpdate, TrainingContext, make_update, resolve_precision
 from weft.translation.engines.batch_sizes import StepSize
+from weft.translation.engines.torch import search
 from weft.translation.load import choose_precision
-from weft.translation.strategies import search
 from weft.tree import first, leaves
 
 CPU_WARMUPS, GPU_WARMUPS = 2, 6

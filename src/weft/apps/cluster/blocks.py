@@ -7,6 +7,7 @@ The output of a block is a separate file, which appears complete in one rename: 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -206,8 +207,7 @@ def merge_blocks(outputs: Sequence[Path], output: Path, *, parquet: bool) -> Non
             return
         for part in outputs:
             with part.open("rb") as opened:
-                while content := opened.read(BLOCK_BYTES):
-                    file.write(content)
+                shutil.copyfileobj(opened, file)
 
 
 def _merge_rows(outputs: Sequence[Path], file: BinaryIO) -> None:

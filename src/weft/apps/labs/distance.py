@@ -63,7 +63,7 @@ def run_layer(layer: str, inputs: list[Tensor]) -> list[Tensor]:
 
     from weft.attention.normalizers import softmax
     from weft.attention.scores import make_score
-    from weft.models.cells import RNN
+    from weft.models.recurrent import RNN
 
     width = inputs[0].shape[-1]
     if layer == "recurrent":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.evaluation.alignment import alignment_error_rate
 from weft.tasks import generate
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 if TYPE_CHECKING:
     import weft

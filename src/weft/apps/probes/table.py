@@ -123,7 +123,7 @@ def trace_table(table: ProbabilityTable | Path | str, **search: Any) -> TableTra
     import torch
 
     from weft.search.interface import SearchRequest
-    from weft.translation.strategies import search as search_by
+    from weft.translation.engines.torch import search as search_by
 
     request = SearchRequest(
         memory=torch.zeros(1, 1),

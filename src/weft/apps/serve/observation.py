@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.apps.serve.records import Label, branch_record, draw_record, matrix, number
-from weft.search.backtrace import BeamRecord, branches_of
+from weft.search.beam import BeamRecord
+from weft.search.beam_trace import branches_of
 from weft.search.paths import PathRecord, draw_of
 from weft.tree import map_tree
 

@@ -14,10 +14,11 @@ from weft.errors import SearchError, WeftError, nearest
 from weft.models.architecture import architecture_of
 from weft.runtime.processes import to_json
 from weft.text import specials
+from weft.text.id_rows import Sentence
 from weft.translation.engines.interface import HasSteppingEngine, TranslationRequest
 from weft.translation.inputs import encode_prefixes
 from weft.translation.pipeline import NO_TOKEN
-from weft.translation.word_alignment import Sentence, split_words
+from weft.translation.word_alignment import split_words
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

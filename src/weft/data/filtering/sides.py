@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from weft.data.pairs import Pair
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 Side = Literal["both", "source", "target"]
 SHOWN_CHARACTERS = 40

@@ -9,7 +9,7 @@ truncation) apply to validation and test pairs too (`Step.training_only`). Words
 Chinese, Japanese and Thai are better measured in characters (code points).
 
 Word links stay valid: a prefix shifts them; any other change of a text keeps them only if the text has as many words
-(`weft.text.word_splitting`) as before, and noise on words always removes them.
+(`weft.text.words`) as before, and noise on words always removes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Word links in Pharaoh format (``0-0 1-2``), and lists of features as tags.
 
 ``0-0 1-2``: source word 0 with target word 0, source word 1 with target word 2; words are those of
-`weft.text.word_splitting`.
+`weft.text.words`.
 
 A column of features can be read as tags: see `weft.text.features`.
 """
@@ -14,7 +14,7 @@ from weft.data.pairs import Pair
 from weft.data.reading.blocks import RecordError
 from weft.errors import quote
 from weft.text.features import features_as_tags
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 _LINKS = re.compile(r"(?:[0-9]{1,9}-[0-9]{1,9}(?: [0-9]{1,9}-[0-9]{1,9})*)?")
 

@@ -1,6 +1,6 @@
 """A layer of an LSTM over time-major tokens with its backward pass written out.
 
-Equal to the equations of `weft.models.cells.LSTM`; tests/fast/cpu/test_lstm.py.
+Equal to the equations of `weft.models.recurrent.LSTM`; tests/fast/cpu/test_lstm.py.
 
     i, f, o = σ(a_i), σ(a_f), σ(a_o)      g = tanh(a_g)      a = W x_t + U h_{t−1} + b
     c_t = f ⊙ c_{t−1} + i ⊙ g             h_t = o ⊙ tanh(c_t)

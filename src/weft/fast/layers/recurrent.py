@@ -7,9 +7,9 @@ Versions of `weft.models.recurrent.RecurrentStack.forward`:
     lstm        an LSTM on a CPU by `weft.fast.cpu.lstm`, with its backward pass written out
     deferred    any other cell: dL/dU by one product after the loop
 
-All but the first keep the values in time-major order from layer to layer. A version of `weft.models.cells.LSTM.step` is
-`fused_lstm_cell`. Compared with the plain functions by tests/fast/layers/test_recurrent.py, on a GPU by
-tests/contracts/test_gpu.py.
+All but the first keep the values in time-major order from layer to layer. A version of
+`weft.models.recurrent.LSTM.step` is `fused_lstm_cell`. Compared with the plain functions by
+tests/fast/layers/test_recurrent.py, on a GPU by tests/contracts/test_gpu.py.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from weft.fast.cpu.lstm import lstm_layer
 from weft.fast.layers.deferred_gradients import deferred_linear
 from weft.fast.layers.layer_kernels import has_lstm_kernels
 from weft.fast.torch_private import torch_lstm_cell
-from weft.models.cells import LSTM, Cell, LayerState, LayerWeights
-from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent import LSTM, Cell, LayerState, LayerWeights, RecurrentStack, StackState
 from weft.ragged import CapturableLayout, PaddedTimeMajor, Ragged, TimeMajor
 
 Forward = tuple[Ragged, StackState]

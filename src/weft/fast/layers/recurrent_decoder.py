@@ -25,9 +25,8 @@ from weft.attention.scores import Score
 from weft.fast.layers.deferred_gradients import DeferredMatrices, LinearMap, deferred_linear
 from weft.fast.layers.dropout import dropout_mask
 from weft.fast.layers.recurrent import has_weights
-from weft.models.cells import LSTM, Cell, LayerState
 from weft.models.layers import dropout
-from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent import LSTM, Cell, LayerState, RecurrentStack, StackState
 from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder, concatenate
 from weft.ragged import PaddedTimeMajor, Ragged
 from weft.tree import first, map_tree

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
+from weft.attention.multihead import CrossAttention, KeysValues, MultiHeadAttention, SelfAttention
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.ragged_attention import (
     AttentionPattern,
@@ -38,7 +38,6 @@ from weft.attention.ragged_attention import (
     repeat_heads,
 )
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import KeysValues
 from weft.fast.layers.adjacent_heads import split_heads
 from weft.fast.layers.layer_kernels import (
     MAX_NORM_WIDTH,
@@ -53,7 +52,7 @@ from weft.fast.layers.layer_kernels import (
     residual_norm,
 )
 from weft.fast.layers.varlen_attention import HEAD_WIDTHS
-from weft.models.encoders import Encoded
+from weft.models.interface import Encoded
 from weft.models.layers import ResidualBlock
 from weft.models.positions import Sinusoidal
 from weft.models.transformer import ACTIVATIONS, FeedForward, TransformerLayer, TransformerStack

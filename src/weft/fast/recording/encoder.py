@@ -7,14 +7,11 @@ to it by tests/fast/recording/test_encoder.py.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from weft.fast.recording.search import GraphPool, capture
+from weft.fast.recording.recorder import RecordedFunction, Recorder
 from weft.fast.torch_private import foreach_copy_
 from weft.models.interface import Model
 from weft.ragged import FixedLayout, Ragged
@@ -28,68 +25,47 @@ MULTIPLE = 16
 Shape = tuple[int, int, int]
 
 
-class EncoderGraphs:
+class EncoderGraphs(Recorder["_EncoderGraph"]):
     """The graphs of one model on one GPU."""
 
     def __init__(self, model: Model, device: torch.device) -> None:
+        super().__init__(MAX_GRAPHS)
         self.model = model
         self.device = device
-        self.graphs: OrderedDict[Shape, _EncoderGraph] = OrderedDict()
-        self.seen: set[Shape] = set()
-        self.lock = Lock()
-        """Held while buffers are used."""
-        self.pool = GraphPool()
 
     def encode(self, batch: Ragged, *, longest: int) -> Tree | None:
         """The memory of a batch on the CPU; None if it is not recorded. ``longest``: at least `MULTIPLE`."""
         tokens = -(-batch.layout.total // MULTIPLE) * MULTIPLE
         shape = (batch.rows, tokens, longest)
-        if batch.rows > MAX_ROWS or shape not in self.seen:
-            self.seen.add(shape)
+        if batch.rows > MAX_ROWS or self.is_new(shape):
             return None
         with self.lock:
-            if shape not in self.graphs:
-                self.graphs[shape] = _EncoderGraph(self.model, batch, shape, self)
-                if len(self.graphs) > MAX_GRAPHS:
-                    self.graphs.popitem(last=False)
-            self.graphs.move_to_end(shape)
-            return self.graphs[shape].replay(batch)
-
-    def release(self) -> None:
-        """Free all graphs with their buffers."""
-        with self.lock:
-            self.graphs.clear()
-            self.seen.clear()
+            return self.graph(shape, lambda: _EncoderGraph(batch, shape, self)).replay(batch)
 
 
 class _EncoderGraph:
     """One recorded shape with its buffers."""
 
-    def __init__(self, model: Model, batch: Ragged, shape: Shape, graphs: EncoderGraphs) -> None:
+    def __init__(self, batch: Ragged, shape: Shape, graphs: EncoderGraphs) -> None:
         """``batch``: any of this shape."""
+        model, device = graphs.model, graphs.device
         rows, self.tokens, self.longest = shape
-        device = graphs.device
         lengths = torch.from_numpy(self._padded_lengths(batch))
-        self.layout = FixedLayout(lengths, device, longest=self.longest)
-        self.ids_N = torch.zeros(self.tokens, dtype=torch.int64, device=device)
-        self.inputs = [self.ids_N, *self.layout.index_tensors]
-        self.staged = torch.cat([part.flatten().to(torch.int64) for part in self.inputs])
-        """All inputs as one array, so that one copy brings them to the device."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.no_grad(), torch.cuda.stream(stream):
-            model.encode(Ragged(self.ids_N, self.layout))  # what is made on first use is made now
-        torch.cuda.current_stream().wait_stream(stream)
+        layout = FixedLayout(lengths, device, longest=self.longest)
+        ids_N = torch.zeros(self.tokens, dtype=torch.int64, device=device)
+        inputs = [ids_N, *layout.index_tensors]
+        staged = torch.cat([part.flatten().to(torch.int64) for part in inputs])
 
-        def encode() -> None:
-            parts = self.staged.split([part.numel() for part in self.inputs])
-            for part, values in zip(self.inputs, parts, strict=True):
+        def encode() -> Tree:
+            for part, values in zip(inputs, staged.split([part.numel() for part in inputs]), strict=True):
                 part.copy_(values.view_as(part))
-            memory = model.encode(Ragged(self.ids_N, self.layout))
-            self.memory = map_tree(lambda leaf: leaf[:rows].clone(), memory)
+            memory = model.encode(Ragged(ids_N, layout))
+            return map_tree(lambda leaf: leaf[:rows].clone(), memory)
 
+        self.staged = staged
+        """All inputs as one array, so that one copy brings them to the device."""
         with torch.no_grad():
-            self.graph = capture(encode, graphs.pool)
+            self.encoder = RecordedFunction(encode, graphs)
 
     def _padded_lengths(self, batch: Ragged) -> np.ndarray:
         """With one more row, which has the tokens that are missing."""
@@ -102,8 +78,8 @@ class _EncoderGraph:
         arrays = [ids, padding, *_index_arrays(lengths, self.longest)]
         staged = np.concatenate([array.ravel() for array in arrays])
         self.staged.copy_(torch.from_numpy(staged), non_blocking=True)
-        self.graph.replay()
-        buffers = list(leaves(self.memory))
+        memory = self.encoder.replay()
+        buffers = list(leaves(memory))
         copies = [torch.empty_like(leaf) for leaf in buffers]
         foreach_copy_(copies, buffers)
         remaining = iter(copies)
@@ -111,7 +87,7 @@ class _EncoderGraph:
         def taken(_: Tensor) -> Tensor:
             return next(remaining)
 
-        return map_tree(taken, self.memory)
+        return map_tree(taken, memory)
 
 
 def _index_arrays(lengths_B: np.ndarray, longest: int) -> list[np.ndarray]:

@@ -76,6 +76,7 @@ class RecordedExecution(Execution):
         super().__init__(model, loop.device)
         self.loop = loop
         self.encoder = encoder
+        self.prompts = prompts
         self.read_prompts = None if prompts is None else prompts.read
         self.architecture = architecture_of(model)
 
@@ -111,12 +112,11 @@ class RecordedExecution(Execution):
         return self.loop.idle
 
     def set_memory_limit(self, limit: int) -> None:
-        self.loop.max_bytes = limit
+        self.loop.limit = limit
 
     def release(self) -> None:
         """Free all graphs with their buffers; searches to come capture new ones."""
-        with self.loop.lock:
-            self.loop.graphs.clear()
-            self.loop.warm_starts.clear()
-        if self.encoder is not None:
-            self.encoder.release()
+        for recorder in (self.loop, self.encoder, self.prompts):
+            if recorder is not None:
+                with recorder.lock:
+                    recorder.clear()

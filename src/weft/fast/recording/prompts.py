@@ -11,17 +11,15 @@ tests/fast/recording/test_prompts_read_at_once.py.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from weft.attention.step_attention import KeysValues
+from weft.attention.multihead import KeysValues
 from weft.fast.recording.encoder import MAX_GRAPHS, MAX_ROWS
-from weft.fast.recording.search import GraphPool, capture
+from weft.fast.recording.recorder import RecordedFunction, Recorder
 from weft.fast.steps.kv_cache import LENGTH_MULTIPLE
 from weft.models.interface import Model, ReadsPrompts
 from weft.models.prefix_lm import PrefixLM, PrefixMemory, PrefixState
@@ -32,43 +30,24 @@ from weft.runtime.replaceable import plain_of
 class PromptGraph:
     """One recorded shape with its buffers."""
 
-    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, pool: GraphPool) -> None:
+    def __init__(self, model: PrefixLM, tokens_BT: Tensor, memory: PrefixMemory, recorder: Recorder[Any]) -> None:
         self.tokens_BT = tokens_BT.clone()
-        self.tokens = rectangle(self.tokens_BT)  # whose values are the same memory
-        self.record(model, memory, pool)
-
-    def record(self, model: PrefixLM, memory: PrefixMemory, pool: GraphPool) -> None:
-        """Make the buffers that a replay writes, and the graph."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            model.read_prompts(self.tokens, memory)  # what is made on first use is made now
-        torch.cuda.current_stream().wait_stream(stream)
-
-        def read() -> None:
-            self.layers = model.read_prompts(self.tokens, memory).layers
-
-        self.graph = capture(read, pool)
+        tokens = rectangle(self.tokens_BT)  # whose values are the same memory
+        self.reading = RecordedFunction(lambda: model.read_prompts(tokens, memory).layers, recorder)
 
     def replay(self, tokens_BT: Tensor, length: int) -> PrefixState:
         """The state after the first ``length`` tokens of these prompts, in new tensors."""
         self.tokens_BT.copy_(tokens_BT)
-        self.graph.replay()
-        return PrefixState(tuple(KeysValues(*(part[:, :, :length].clone() for part in layer)) for layer in self.layers))
+        layers = self.reading.replay()
+        return PrefixState(tuple(KeysValues(*(part[:, :, :length].clone() for part in layer)) for layer in layers))
 
 
-class PromptGraphs:
+class PromptGraphs(Recorder[PromptGraph]):
     """The graphs of one Transformer language model on one GPU."""
 
-    graph_type: type[PromptGraph] = PromptGraph
-
     def __init__(self, model: PrefixLM) -> None:
+        super().__init__(MAX_GRAPHS)
         self.model = model
-        self.graphs: OrderedDict[tuple[int, int], PromptGraph] = OrderedDict()
-        self.seen: set[tuple[int, int]] = set()
-        self.lock = Lock()
-        """Held while buffers are used."""
-        self.pool = GraphPool()
 
     @torch.no_grad()
     def read(self, tokens_BT: Tensor, memory: PrefixMemory) -> PrefixState:
@@ -76,17 +55,12 @@ class PromptGraphs:
         rows, length = tokens_BT.shape
         missing = -length % LENGTH_MULTIPLE
         shape, limit = (rows, length + missing), self.model.stack.max_positions
-        if rows > MAX_ROWS or (limit is not None and length + missing > limit) or shape not in self.seen:
-            self.seen.add(shape)
+        if rows > MAX_ROWS or (limit is not None and length + missing > limit) or self.is_new(shape):
             return self.model.read_prompts(rectangle(tokens_BT), memory)
         padded_BT = functional.pad(tokens_BT, (0, missing))
         with self.lock:
-            if shape not in self.graphs:
-                self.graphs[shape] = self.graph_type(self.model, padded_BT, memory, self.pool)
-                if len(self.graphs) > MAX_GRAPHS:
-                    self.graphs.popitem(last=False)
-            self.graphs.move_to_end(shape)
-            return self.graphs[shape].replay(padded_BT, length)
+            graph = self.graph(shape, lambda: PromptGraph(self.model, padded_BT, memory, self))
+            return graph.replay(padded_BT, length)
 
 
 def has_many_shapes(self: PromptedLM, prompts_BM: Tensor) -> bool:

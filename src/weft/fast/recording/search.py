@@ -17,21 +17,17 @@ Equal to `weft.search.loop.StepLoop`; tests/fast/recording/test_search.py.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from functools import cache
-from threading import Event, Lock
-from typing import Any
-from weakref import WeakSet
+from threading import Event
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from weft.fast.recording.recorder import Recorder, warm_up
 from weft.fast.searching.fused_paths import stays_on_device
 from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
 from weft.fast.torch_private import foreach_copy_
-from weft.runtime.switches import collection_paused
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
@@ -57,15 +53,13 @@ class ChangingShapeError(Exception):
 class StepGraph:
     """One captured step with the buffers it reads and writes."""
 
-    idle = Event()
-    """Set while the host waits for the device; `CudaGraphLoop` replaces it."""
-
-    def __init__(self, step: Step, state: SearchState, capacity: int, pool: GraphPool | None) -> None:
+    def __init__(self, step: Step, state: SearchState, capacity: int, loop: CudaGraphLoop) -> None:
         self.step = step  # what was captured must stay alive
         self.state: SearchState = map_tree(torch.clone, state)
         self.capacity = capacity
-        self._warm_up()
-        self.graph = capture(self.step_buffers, pool)
+        self.idle = loop.idle
+        warm_up(lambda: self.allocate_history(*self.step(self.state)))
+        self.graph = loop.capture(self.step_buffers)
         done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
         self.done_T, self.done_on_host = done_on_host.unbind(0), done_on_host.numpy()
         self.events = [torch.cuda.Event() for _ in range(capacity)]
@@ -73,14 +67,6 @@ class StepGraph:
     @property
     def bytes(self) -> int:
         return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
-
-    def _warm_up(self) -> None:
-        """One step before the capture: what is made on first use is made now, and shapes are known."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self.allocate_history(*self.step(self.state))
-        torch.cuda.current_stream().wait_stream(stream)
 
     def allocate_history(self, after: SearchState, record: Tree) -> None:
         """Buffers for the records of steps like this one."""
@@ -146,64 +132,20 @@ class StepGraph:
         return StepRecords(sentences, records), time, np.flatnonzero(~done_B[:count])
 
 
-_capturing = Lock()
-
-
-@cache
-def _capture_stream(device: int) -> torch.cuda.Stream:
-    """One for all graphs: memory of a pool is shared only between captures on the same stream."""
-    return torch.cuda.Stream(device)
-
-
-class GraphPool:
-    """Memory that graphs share which are never replayed at the same time."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
-
-    def handle(self, graph: torch.cuda.CUDAGraph) -> Any:
-        """The handle for a capture of this graph. PyTorch frees a pool with the last of its graphs."""
-        if not len(self._graphs):
-            self._handle = torch.cuda.graph_pool_handle()
-        self._graphs.add(graph)
-        return self._handle
-
-
-def capture(function: Callable[[], None], pool: GraphPool | None) -> torch.cuda.CUDAGraph:
-    """A CUDA graph of what a function launches; other threads may use the device during the capture.
-
-    Nothing may be freed by the garbage collector during a capture: to free a graph, an event or page-locked memory
-    would invalidate it.
-    """
-    graph, stream = torch.cuda.CUDAGraph(), _capture_stream(torch.cuda.current_device())
-    with _capturing, collection_paused():
-        torch.cuda.synchronize()
-        with torch.cuda.stream(stream):
-            graph.capture_begin(pool=(pool or GraphPool()).handle(graph), capture_error_mode="thread_local")
-            try:
-                function()
-            finally:
-                graph.capture_end()
-    return graph
-
-
 class WarmStart:
     """Starts a search in the buffers of a graph in which one of the same shapes was started before.
 
     The inputs are copied into `SearchState.inputs`; the model state is emptied; all other buffers are reset.
     """
 
-    def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, pool: GraphPool | None) -> None:
+    def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, loop: CudaGraphLoop) -> None:
         """``key``: the key of the graph in `CudaGraphLoop.graphs`; ``state``: the first state of the earlier search."""
         self.graph = graph
         self.key = key
         pairs = zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True)
         self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs]
-        self.captured: torch.cuda.CUDAGraph | None = None
-        if pool is not None:
-            self._reset()  # allocates what is allocated on first use
-            self.captured = capture(self._reset, pool)
+        self._reset()  # allocates what is allocated on first use
+        self.captured = loop.capture(self._reset)
 
     def _reset(self) -> None:
         _copy_pairs(self.constants)
@@ -211,10 +153,7 @@ class WarmStart:
 
     def start(self, inputs: SearchInputs) -> StepGraph:
         """The graph, with the first state of a search of these inputs in its buffers."""
-        if self.captured is None:
-            self._reset()
-        else:
-            self.captured.replay()
+        self.captured.replay()
         pairs = list(zip(leaves(self.graph.state.inputs), leaves(inputs), strict=True))
         _copy_pairs([(buffer, leaf) for buffer, leaf in pairs if leaf.device == buffer.device])
         for buffer, leaf in pairs:
@@ -245,24 +184,28 @@ def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
         foreach_copy_(*zip(*same, strict=True))  # of one type: by one kernel
 
 
-class CudaGraphLoop(StepLoop):
+class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     """A loop that keeps the graphs it has captured; one for each model on a GPU."""
 
     graph_type: type[StepGraph] = StepGraph
 
     def __init__(self, device: torch.device) -> None:
+        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+        super().__init__(memory * MEMORY_FRACTION)
         self.device = device
-        self.graphs: OrderedDict[Hashable, StepGraph] = OrderedDict()
         self.warm_starts: dict[Hashable, WarmStart] = {}
-        self.lock = Lock()
-        """Held while a search uses the buffers."""
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
-        self.pool: GraphPool | None = None
-        self.max_bytes = 0.0
-        if device.type == "cuda":
-            self.pool = GraphPool()
-            self.max_bytes = torch.cuda.get_device_properties(device).total_memory * MEMORY_FRACTION
+
+    def size(self, recording: StepGraph) -> int:
+        return recording.bytes
+
+    def drop(self, recording: StepGraph) -> None:
+        self.warm_starts = {key: warm for key, warm in self.warm_starts.items() if warm.graph is not recording}
+
+    def clear(self) -> None:
+        super().clear()
+        self.warm_starts.clear()
 
     def search(
         self,
@@ -295,7 +238,7 @@ class CudaGraphLoop(StepLoop):
                 return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
             is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
             if is_empty and can_restart(state.model_state) and count == padded_count(count):
-                self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self.pool)
+                self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self)
             first_graph.load(state)
             return self._steps(first_graph, torch.arange(count), grow, callback)
 
@@ -330,19 +273,10 @@ class CudaGraphLoop(StepLoop):
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
         key = (step, capacity, _shapes(state))
-        if key in self.graphs:
-            self.graphs.move_to_end(key)
-            return self.graphs[key]
         try:
-            graph = self.graph_type(step, state, capacity, self.pool)
+            return self.graph(key, lambda: self.graph_type(step, state, capacity, self))
         except ChangingShapeError:
             return None
-        self.graphs[key] = graph
-        graph.idle = self.idle
-        while len(self.graphs) > 1 and sum(kept.bytes for kept in self.graphs.values()) > self.max_bytes:
-            _, dropped = self.graphs.popitem(last=False)
-            self.warm_starts = {name: one for name, one in self.warm_starts.items() if one.graph is not dropped}
-        return graph
 
 
 class LoopWithCallback(StepLoop):

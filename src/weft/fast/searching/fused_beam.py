@@ -1,7 +1,7 @@
 """Steps of beam search on a GPU, most of each in one kernel; and the backtrace of such a beam, made on the GPU.
 
 For searches of the best output of each sentence alone, without attention or a trace, under no constraint but `NoLoops`
-and minimum lengths. Equal to `weft.search.beam.BeamStep.update` and `weft.search.backtrace.backtrace`;
+and minimum lengths. Equal to `weft.search.beam.BeamStep.update` and `weft.search.beam.backtrace`;
 tests/fast/triton/test_beam_update.py, tests/fast/searching/test_fused_beam.py.
 """
 
@@ -16,17 +16,19 @@ from torch import Tensor
 from weft.fast.searching.top_k import allows_fusion, best_tokens
 from weft.fast.searching.transfers import HostCopies
 from weft.search.beam import BeamState, BeamStep
-from weft.search.interface import (
+from weft.search.interface import FORBIDDEN, SearchRequest
+from weft.search.loop import SearchState, StepRecords, to_device
+from weft.search.ranking import (
     BY_CONSTRAINTS,
     BY_END,
     BY_LENGTH,
-    FORBIDDEN,
     HypothesisArrays,
     PendingHypotheses,
-    SearchRequest,
+    Ranking,
+    beam_bounds,
+    gaps,
+    penalties,
 )
-from weft.search.loop import SearchState, StepRecords, to_device
-from weft.search.ranking import Ranking, beam_bounds, gaps, penalties
 from weft.tree import Tree, select
 
 MAX_BEAM = 10

@@ -17,10 +17,10 @@ from torch import Tensor
 from weft.fast.searching.fused_beam import PackedBeamRecord
 from weft.fast.searching.top_k import allows_fusion, best_tokens
 from weft.fast.searching.transfers import HostCopies
-from weft.search.interface import HypothesisArrays, PendingHypotheses, SearchRequest
+from weft.search.interface import SearchRequest
 from weft.search.loop import SearchState, StepRecords
 from weft.search.paths import PathRecord, join_steps, path_arrays
-from weft.search.ranking import Ranking
+from weft.search.ranking import HypothesisArrays, PendingHypotheses, Ranking
 from weft.search.sampling import GREEDY, PathState, PathStep
 from weft.tree import Tree
 

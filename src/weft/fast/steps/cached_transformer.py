@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from weft.attention.multihead import SelfAttention
+from weft.attention.multihead import KeysValues, SelfAttention, StepKeysValues
 from weft.attention.ragged_attention import AlignmentHeads, mean_of_heads, renormalize
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import KeysValues, StepKeysValues
 from weft.fast.steps.kv_cache import KVCache, attention_output
 from weft.fast.torch_private import addmm_activation
 from weft.models.interface import StepOutput

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.multihead import CrossAttention, KeysValues, SelfAttention
 from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import KeysValues
 from weft.models.layers import ResidualBlock
 from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState

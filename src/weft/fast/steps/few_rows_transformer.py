@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from weft.attention.multihead import CrossAttention
+from weft.attention.multihead import CrossAttention, StepKeysValues
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import StepKeysValues
 from weft.fast.steps.cached_transformer import rotate_projected
 from weft.fast.steps.kv_cache import KVCache, attention_output
 from weft.fast.triton.small_linear import MAX_ROWS, small_linear

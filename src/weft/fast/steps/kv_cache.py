@@ -1,6 +1,6 @@
 """A key–value cache of fixed capacity: the shapes of a search step stay the same from step to step.
 
-Equal to `weft.attention.step_attention`; tests/fast/steps/test_kv_cache.py.
+Equal to `weft.attention.multihead.step_attention`; tests/fast/steps/test_kv_cache.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.attention.multihead import KeysValues, StepKeysValues, step_attention
 from weft.attention.normalizers import Normalizer, softmax
-from weft.attention.step_attention import KeysValues, StepKeysValues, step_attention
 from weft.fast.torch_private import foreach_copy_
 from weft.ragged import additive_mask
 

@@ -14,7 +14,7 @@ Equal to `Seq2Seq.step` up to rounding; tests/fast/steps/test_one_sentence_trans
 Rotary positions rotate queries and keys where they are in the pool; biases by distance are added to the mask.
 
 `one_sentence_steps` chooses these steps where they apply, else those of the model
-(`weft.search.interface.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
+(`weft.search.loop.steps_for`); tests/fast/steps/test_one_sentence_transformer_choose.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.attention.multihead import CrossAttention, Heads, SelfAttention
+from weft.attention.multihead import CrossAttention, Heads, KeysValues, SelfAttention
 from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
-from weft.attention.step_attention import KeysValues
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
 from weft.models.architecture import architecture_of
 from weft.models.interface import StepOutput

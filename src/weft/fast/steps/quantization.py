@@ -22,10 +22,9 @@ from torch import Tensor, nn
 from weft.errors import SearchError
 from weft.fast.cpu.int8 import Int8Linear
 from weft.models.architecture import Architecture, architecture_of
-from weft.models.cells import LayerState
 from weft.models.interface import Model
 from weft.models.layers import Output
-from weft.models.recurrent import RecurrentStack, StackState
+from weft.models.recurrent import LayerState, RecurrentStack, StackState
 from weft.models.recurrent_decoder import RecurrentDecoder
 from weft.ragged import Ragged
 from weft.tree import first, map_tree

@@ -3,7 +3,7 @@
 `beam_update`: the 2k best extensions of each sentence, which of them end and which stay, the limits, and the new
 history of tokens. Plain counterpart: `weft.search.beam.BeamStep` after `top_k_constrained`, for one group, one output
 and scores that are log p. `best_path`: the best hypothesis of each sentence. Plain counterpart:
-`weft.search.backtrace`. Tested in tests/fast/triton/test_beam_update.py and tests/fast/recording/test_search.py.
+`weft.search.beam.backtrace`. Tested in tests/fast/triton/test_beam_update.py and tests/fast/recording/test_search.py.
 
 The record of a step is packed in two arrays, so that it is copied by two kernels and not by ten:
 

@@ -2,7 +2,7 @@
 rows share, per sentence and head.
 
 Plain counterparts: the CPU path of `weft.fast.steps.kv_cache.KVCache.step` for `cached_attention`, and
-`weft.attention.step_attention.step_attention` for `source_attention`. Tested in
+`weft.attention.multihead.step_attention` for `source_attention`. Tested in
 tests/fast/triton/test_step_attention.py.
 
 The history of a row need not be stored in one row of the cache. When a beam search drops one hypothesis and continues

@@ -26,6 +26,7 @@ from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
+from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of
 from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities, Model
@@ -33,9 +34,10 @@ from weft.models.recurrent import has_recurrence
 from weft.models.transformer import TransformerLayer, transformer_stacks
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
-from weft.runtime.switches import allow_tf32, collection_paused
+from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
-from weft.training.loss import IGNORE_INDEX, forced_pass
+from weft.training.consistency import consistency_loss
+from weft.training.loss import IGNORE_INDEX, Loss, forced_pass
 from weft.training.update import PlainUpdate, TrainingContext, UpdateResult, UpdateStatistics, autocast
 
 WARMUP_UPDATES = 3
@@ -61,7 +63,7 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
     """Whether updates can be captured: no shape in them may depend on the lengths of a batch."""
     if device.type != "cuda" or settings.accumulate > 1 or settings.forcing != "teacher" or settings.optimizer == "sgd":
         return False
-    if settings.consistency or settings.distillation:  # a teacher's forward pass has shapes of its own
+    if settings.distillation:  # a teacher's forward pass has other shapes
         return False
     has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
     return has_loss and architecture_of(model).fixed_shapes
@@ -229,13 +231,12 @@ class CudaGraphUpdate(PlainUpdate):
         self.learning_rate = torch.zeros((), device=self.device)
         self.statistics = torch.zeros(2, device=self.device)
         """Loss and gradient norm."""
-        self.captured: dict[GraphKey, CapturedUpdate] = {}
+        self.recorder: Recorder[CapturedUpdate] = Recorder(math.inf)  # keys are few
         self.parameter_addresses: list[int] = []
         self.captures = True
         """False: memory was not enough, and updates are plain."""
         self.updates = 0
         self.stream = torch.cuda.Stream(self.device)
-        self.pool = torch.cuda.graph_pool_handle()
         if should_compile(model, self.settings):
             load_versions()  # what is compiled can import nothing
             for layer in layers_to_compile(model, self.settings):
@@ -256,7 +257,7 @@ class CudaGraphUpdate(PlainUpdate):
         """Free all graphs and what they work on; from now on updates are plain."""
         self.captures = False
         torch.cuda.synchronize(self.device)
-        self.captured.clear()
+        self.recorder.clear()
         self.optimizer.found_inf = None  # type: ignore[attr-defined]
         self.release()
         warn("training: not enough memory for CUDA graphs; continuing without them, more slowly, with the same results")
@@ -265,9 +266,7 @@ class CudaGraphUpdate(PlainUpdate):
         [batch] = batches.batches
         self._discard_if_moved()
         key = self.shape.key(batch)
-        if key not in self.captured:
-            self.captured[key] = CapturedUpdate(self.shape, key, self.device)
-        captured = self.captured[key]
+        captured = self.recorder.graph(key, lambda: CapturedUpdate(self.shape, key, self.device))
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             captured.copy_from(batch, self.context.begin)
@@ -292,15 +291,11 @@ class CudaGraphUpdate(PlainUpdate):
         addresses = [parameter.data_ptr() for parameter in self.model.parameters()]
         if addresses != self.parameter_addresses:
             self.parameter_addresses = addresses
-            self.captured.clear()
+            self.recorder.clear()
 
     def _capture(self, captured: CapturedUpdate) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize(self.device)
-        # Recent versions of PyTorch no longer collect garbage first; to free a graph or an event invalidates a capture.
-        with collection_paused(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-            self._update_static(captured)
+        graph = self.recorder.capture(lambda: self._update_static(captured), training_stream=self.stream)
         captured.graph = graph
         return graph
 
@@ -316,14 +311,7 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.zero_grad(set_to_none=True)
             self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has its own rates
             with autocast(self.precision, self.device), self._half_weights():
-                loss = forced_pass(
-                    self.model,
-                    captured.source.ragged(),
-                    captured.inputs.ragged(),
-                    captured.targets,
-                    smoothing=self.settings.label_smoothing,
-                    coverage=self.settings.coverage_loss,
-                ).loss
+                loss = self._static_loss(captured)
             (loss.smoothed / captured.target_tokens).backward()
             norm = self.clip_gradients()
             self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
@@ -331,6 +319,14 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.found_inf = (~self.statistics.isfinite().all()).float()  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
+
+    def _static_loss(self, captured: CapturedUpdate) -> Loss:
+        """The loss of the batch in static memory."""
+        settings, source, inputs = self.settings, captured.source.ragged(), captured.inputs.ragged()
+        if settings.consistency:
+            return consistency_loss(self.model, source, inputs, captured.targets, settings)
+        options = {"smoothing": settings.label_smoothing, "coverage": settings.coverage_loss}
+        return forced_pass(self.model, source, inputs, captured.targets, **options).loss
 
 
 def copy_to_host(statistics: Tensor) -> Callable[[], UpdateStatistics]:

@@ -3,8 +3,7 @@
 importing.py      `read_model`: the outline
 files.py          which file of a folder is the checkpoint
 safe_loading.py   a checkpoint as plain data; nothing in it is executed
-tensors.py        its tensors, each taken once
-transformer.py    the weights of Transformer stacks, by the names of each toolkit
+tensors.py        its tensors, each taken once; those of Transformer stacks, by the names of each toolkit
 recurrent.py      the weights of recurrent stacks, attention and bridge
 fairseq.py        settings, weights and vocabularies of fairseq
 opennmt.py        of OpenNMT-py

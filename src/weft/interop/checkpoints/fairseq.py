@@ -22,24 +22,15 @@ from weft.interop.checkpoints.files import find_vocabularies
 from weft.interop.checkpoints.importing import CheckpointModel, check_neutral
 from weft.interop.checkpoints.recurrent import layer_tensors, with_prefix
 from weft.interop.checkpoints.safe_loading import attributes_of
-from weft.interop.checkpoints.tensors import CheckpointTensors
-from weft.interop.checkpoints.transformer import LayerNames, stack_tensors
+from weft.interop.checkpoints.tensors import CheckpointTensors, stack_tensors
 from weft.interop.checkpoints.vocabularies import TokenList, find_pieces, read_lines
 from weft.interop.embeddings import EmbeddingNames, Embeddings, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.imported_run import Conversion, ImportOptions
+from weft.interop.layer_names import FAIRSEQ
 from weft.text.frames import FrameRules
 from weft.text.specials import END
 
-NAMES = LayerNames(
-    self_attention="self_attn.",
-    self_attention_norm="self_attn_layer_norm",
-    cross_attention="encoder_attn.",
-    cross_attention_norm="encoder_attn_layer_norm",
-    projections=("q_proj", "k_proj", "v_proj", "out_proj"),
-    feed_forward=("fc1", "fc2"),
-    feed_forward_norm="final_layer_norm",
-)
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -159,7 +150,7 @@ def _convert_transformer(config: Configuration, tensors: CheckpointTensors, arch
     model: dict[str, Any] = {"embedding": width, "tie": embeddings.tie, "dropout": config.share("dropout", 0.1)}
     for side in ("encoder", "decoder"):
         settings, own = _stack(side, config, tensors, width)
-        own |= stack_tensors(side, tensors, settings, f"{side}.layers.{{}}.", NAMES)
+        own |= stack_tensors(side, tensors, settings, f"{side}.layers.{{}}.", FAIRSEQ)
         model[side] = settings
         read |= with_prefix(f"{side}.stack", own)
     if "align" in architecture:

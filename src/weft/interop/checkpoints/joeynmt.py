@@ -19,12 +19,12 @@ from weft.errors import CheckpointError
 from weft.interop.checkpoints.files import find_vocabularies
 from weft.interop.checkpoints.importing import CheckpointModel
 from weft.interop.checkpoints.recurrent import layer_tensors, with_prefix
-from weft.interop.checkpoints.tensors import CheckpointTensors
-from weft.interop.checkpoints.transformer import LayerNames, stack_tensors
+from weft.interop.checkpoints.tensors import CheckpointTensors, stack_tensors
 from weft.interop.checkpoints.vocabularies import SpecialNames, TokenList, find_pieces, read_lines
 from weft.interop.embeddings import EmbeddingNames, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.imported_run import Conversion, ImportOptions
+from weft.interop.layer_names import LayerNames
 from weft.interop.yaml_files import read_yaml
 from weft.text.frames import FrameRules
 

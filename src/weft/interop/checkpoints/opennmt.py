@@ -21,12 +21,12 @@ from weft.errors import RecipeError, VocabularyError, option
 from weft.interop.checkpoints.importing import CheckpointModel, check_neutral
 from weft.interop.checkpoints.recurrent import layer_tensors, with_prefix
 from weft.interop.checkpoints.safe_loading import Record, attributes_of
-from weft.interop.checkpoints.tensors import CheckpointTensors
-from weft.interop.checkpoints.transformer import LayerNames, stack_tensors
+from weft.interop.checkpoints.tensors import CheckpointTensors, stack_tensors
 from weft.interop.checkpoints.vocabularies import SpecialNames, TokenList, find_pieces
 from weft.interop.embeddings import EmbeddingNames, Embeddings, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.imported_run import Conversion, ImportOptions
+from weft.interop.layer_names import LayerNames
 from weft.text.frames import FrameRules
 from weft.text.specials import BEGIN, END
 

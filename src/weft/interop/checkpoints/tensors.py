@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import CheckpointError
+from weft.interop.layer_names import LayerNames, StackReader
 
 
 class CheckpointTensors:
@@ -64,3 +65,29 @@ class CheckpointTensors:
         if unused := sorted(self._values.keys() - self._taken):
             more = f" (one of {len(unused)})" if len(unused) > 1 else ""
             raise CheckpointError(f"{self.where}: tensor {unused[0]!r}{more} has no place in the model of its options")
+
+
+def stack_tensors(
+    side: str, tensors: CheckpointTensors, settings: Mapping[str, Any], layer: str, names: LayerNames
+) -> dict[str, Tensor]:
+    """The layers and the final norm of the encoder or decoder, by the names of a `TransformerStack`.
+
+    ``settings``: recipe settings of the stack; ``layer``: the name of a layer, with a placeholder for its number.
+    """
+    layers = [layer.format(number) for number in range(int(settings["layers"]))]
+    return _Stack(side, tensors, settings, names).read(layers, f"{side}.layer_norm")
+
+
+class _Stack(StackReader):
+    def __init__(self, side: str, tensors: CheckpointTensors, settings: Mapping[str, Any], names: LayerNames) -> None:
+        super().__init__(side, settings, names)
+        self.tensors = tensors
+        self.norm_parts = ("weight",) if settings.get("norm") == "rms" else ("weight", "bias")
+
+    def linear(self, name: str, outputs: int, inputs: int) -> dict[str, Tensor]:
+        """A map; without a bias, one of zeros."""
+        weight = self.tensors.take(f"{name}.weight", outputs, inputs)
+        return {"weight": weight, "bias": self.tensors.take_or_zeros(f"{name}.bias", outputs)}
+
+    def norm(self, name: str) -> dict[str, Tensor]:
+        return {part: self.tensors.take(f"{name}.{part}", self.width) for part in self.norm_parts}

@@ -17,6 +17,7 @@ from weft.interop.embeddings import EmbeddingNames, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.huggingface.folder import Weights
 from weft.interop.imported_run import Conversion
+from weft.interop.layer_names import FAIRSEQ, StackReader
 from weft.models.positions import sinusoids
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def convert(kind: str, config: Configuration, weights: Weights) -> Conversion:
     return Conversion(model, tensors, sizes)
 
 
-class _Stack:
+class _Stack(StackReader):
     """The encoder or the decoder."""
 
     def __init__(self, side: str, prefix: str, variant: Variant, config: Configuration, weights: Weights) -> None:
@@ -83,6 +84,7 @@ class _Stack:
         self.inner = config.whole(f"{side}_ffn_dim")
         self.layers = config.whole(f"{side}_layers")
         self.table = self._position_table()
+        super().__init__(side, self.settings(), FAIRSEQ)
 
     def settings(self) -> dict[str, Any]:
         """[model.encoder] or [model.decoder]."""
@@ -128,39 +130,14 @@ class _Stack:
         if self.table is not None:
             tensors["positions.weight_PD"] = self.table
         if self.variant.embedding_norm:
-            tensors |= self._norm("layernorm_embedding", "embedding_norm")
-        for number in range(self.layers):
-            original, own = f"layers.{number}.", f"layers.{number}."
-            tensors |= self._joined(f"{original}self_attn.", ("q", "k", "v"), f"{own}self_attention.query_key_value")
-            tensors |= self._linear(f"{original}self_attn.out_proj", f"{own}self_attention.output")
-            tensors |= self._norm(f"{original}self_attn_layer_norm", f"{own}self_attention_residual.norm")
-            if self.side == "decoder":
-                tensors |= self._joined(f"{original}encoder_attn.", ("q",), f"{own}cross_attention.query")
-                tensors |= self._joined(f"{original}encoder_attn.", ("k", "v"), f"{own}cross_attention.key_value")
-                tensors |= self._linear(f"{original}encoder_attn.out_proj", f"{own}cross_attention.output")
-                tensors |= self._norm(f"{original}encoder_attn_layer_norm", f"{own}cross_attention_residual.norm")
-            tensors |= self._linear(f"{original}fc1", f"{own}feed_forward.linear1", self.inner, self.width)
-            tensors |= self._linear(f"{original}fc2", f"{own}feed_forward.linear2", self.width, self.inner)
-            tensors |= self._norm(f"{original}final_layer_norm", f"{own}feed_forward_residual.norm")
-        if self.variant.norm_placement == "pre":
-            tensors |= self._norm("layer_norm", "final_norm")
-        return tensors
+            norm = self.norm(f"{self.prefix}layernorm_embedding")
+            tensors |= {f"embedding_norm.{part}": tensor for part, tensor in norm.items()}
+        layers = [f"{self.prefix}layers.{number}." for number in range(self.layers)]
+        return tensors | self.read(layers, f"{self.prefix}layer_norm")
 
-    def _norm(self, original: str, own: str) -> dict[str, Tensor]:
-        parts = ("weight", "bias")
-        return {f"{own}.{part}": self.weights.take(f"{self.prefix}{original}.{part}", self.width) for part in parts}
+    def linear(self, name: str, outputs: int, inputs: int) -> dict[str, Tensor]:
+        weight = self.weights.take(f"{name}.weight", outputs, inputs)
+        return {"weight": weight, "bias": self.weights.take(f"{name}.bias", outputs)}
 
-    def _linear(
-        self, original: str, own: str, outputs: int | None = None, inputs: int | None = None
-    ) -> dict[str, Tensor]:
-        outputs, inputs = outputs or self.width, inputs or self.width
-        name = f"{self.prefix}{original}"
-        return {
-            f"{own}.weight": self.weights.take(f"{name}.weight", outputs, inputs),
-            f"{own}.bias": self.weights.take(f"{name}.bias", outputs),
-        }
-
-    def _joined(self, original: str, projections: tuple[str, ...], own: str) -> dict[str, Tensor]:
-        """Several projections in one matrix, one below the other."""
-        parts = [self._linear(f"{original}{name}_proj", own) for name in projections]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    def norm(self, name: str) -> dict[str, Tensor]:
+        return {part: self.weights.take(f"{name}.{part}", self.width) for part in ("weight", "bias")}

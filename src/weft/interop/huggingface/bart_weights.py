@@ -14,6 +14,7 @@ import torch
 
 from weft.interop.huggingface.architectures import BART_ACTIVATIONS
 from weft.interop.huggingface.bart import SKIPPED_POSITIONS
+from weft.interop.layer_names import FAIRSEQ, write_layers
 from weft.models.positions import sinusoids
 from weft.recipe import ModelSettings, TransformerSettings
 
@@ -83,7 +84,7 @@ def weights(kind: str, settings: ModelSettings, tensors: Mapping[str, Tensor]) -
         table = _position_table(kind, stack, own, positions(settings))
         if table is not None:
             converted[f"model.{side}.embed_positions.weight"] = table
-        for name, tensor in _stack(own, stack, decoder=side == "decoder"):
+        for name, tensor in _stack(side, own, stack):
             converted[f"model.{side}.{name}"] = tensor
     return converted
 
@@ -129,29 +130,13 @@ def _position_table(kind: str, stack: Any, own: Mapping[str, Tensor], count: int
     return table_PD
 
 
-def _stack(own: Mapping[str, Tensor], stack: Any, *, decoder: bool) -> Iterator[tuple[str, Tensor]]:
+def _stack(side: str, own: Mapping[str, Tensor], stack: Any) -> Iterator[tuple[str, Tensor]]:
     """The layers of one side, and its norms."""
-    names = {
-        "self_attention.output": "self_attn.out_proj",
-        "self_attention_residual.norm": "self_attn_layer_norm",
-        "feed_forward.linear1": "fc1",
-        "feed_forward.linear2": "fc2",
-        "feed_forward_residual.norm": "final_layer_norm",
-    }
-    joined = {"self_attention.query_key_value": ("self_attn", "qkv")}
-    if decoder:
-        names["cross_attention.output"] = "encoder_attn.out_proj"
-        names["cross_attention_residual.norm"] = "encoder_attn_layer_norm"
-        joined |= {"cross_attention.query": ("encoder_attn", "q"), "cross_attention.key_value": ("encoder_attn", "kv")}
     for part in ("weight", "bias"):
         if stack.embedding_norm:
             yield f"layernorm_embedding.{part}", own[f"embedding_norm.{part}"]
         if stack.norm_placement == "pre":
             yield f"layer_norm.{part}", own[f"final_norm.{part}"]
-        for number in range(stack.layers):
-            layer = f"layers.{number}."
-            for name, original in names.items():
-                yield f"{layer}{original}.{part}", own[f"{layer}{name}.{part}"]
-            for name, (original, letters) in joined.items():
-                for letter, tensor in zip(letters, own[f"{layer}{name}.{part}"].chunk(len(letters)), strict=True):
-                    yield f"{layer}{original}.{letter}_proj.{part}", tensor
+    layers = [f"layers.{number}." for number in range(stack.layers)]
+    for name, parts in write_layers(side, own, layers, FAIRSEQ):
+        yield from ((f"{name}.{part}", tensor) for part, tensor in parts.items())

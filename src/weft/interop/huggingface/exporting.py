@@ -27,9 +27,8 @@ from weft.models.seq2seq import Seq2Seq
 from weft.recipe import TransformerSettings
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.text.external_engines import TokenizersEngine
+from weft.text.external_engines import ByteEngine, PieceEngine, TokenizersEngine
 from weft.text.imported import ImportedTokenizer
-from weft.text.imported_engines import ByteEngine, PieceEngine
 from weft.text.specials import END, UNKNOWN
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from weft.interop.embeddings import EmbeddingNames, read_embeddings
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.huggingface.folder import Weights
 from weft.interop.imported_run import Conversion
+from weft.interop.layer_names import LayerNames, StackReader
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +63,22 @@ def scales_outputs(kind: str, config: Configuration) -> bool:
     return config.flag("scale_decoder_outputs", tied) if kind == "t5" else tied
 
 
-class _Stack:
+def layer_names(side: str, *, gated: bool) -> LayerNames:
+    """The names of the parts of a block, whose sub-layers are numbered."""
+    last = f"{2 if side == 'decoder' else 1}."
+    network = f"{last}DenseReluDense."
+    return LayerNames(
+        self_attention="0.SelfAttention.",
+        self_attention_norm="0.layer_norm",
+        cross_attention="1.EncDecAttention.",
+        cross_attention_norm="1.layer_norm",
+        projections=("q", "k", "v", "o"),
+        feed_forward=tuple(f"{network}{name}" for name in (("wi_0", "wo", "wi_1") if gated else ("wi", "wo"))),
+        feed_forward_norm=f"{last}layer_norm",
+    )
+
+
+class _Stack(StackReader):
     """The encoder or the decoder."""
 
     def __init__(self, kind: str, side: str, config: Configuration, weights: Weights) -> None:
@@ -74,6 +90,8 @@ class _Stack:
         self.layers = layers if side == "encoder" else config.whole("num_decoder_layers", layers)
         self.buckets = config.whole("relative_attention_num_buckets", 32)
         self.activation = self._activation()
+        names = layer_names(side, gated=self.activation in GATED.values())
+        super().__init__(side, self.settings(config.share("dropout_rate", 0.1)), names)
 
     def _activation(self) -> str:
         given = self.config.values.get("feed_forward_proj") or "relu"
@@ -112,42 +130,17 @@ class _Stack:
             tensors[f"{name}.weight_KH"] = self._take(
                 f"block.{number}.layer.0.SelfAttention.relative_attention_bias", self.buckets, self.heads
             )
-        for number in range(self.layers):
-            original, own = f"block.{number}.layer.", f"layers.{number}."
-            tensors |= self._attention(f"{original}0.SelfAttention", f"{own}self_attention", cross=False)
-            tensors[f"{own}self_attention_residual.norm.weight"] = self._take(f"{original}0.layer_norm", self.width)
-            last = 1
-            if self.side == "decoder":
-                tensors |= self._attention(f"{original}1.EncDecAttention", f"{own}cross_attention", cross=True)
-                tensors[f"{own}cross_attention_residual.norm.weight"] = self._take(
-                    f"{original}1.layer_norm", self.width
-                )
-                last = 2
-            tensors |= self._feed_forward(f"{original}{last}.DenseReluDense", f"{own}feed_forward")
-            tensors[f"{own}feed_forward_residual.norm.weight"] = self._take(f"{original}{last}.layer_norm", self.width)
-        tensors["final_norm.weight"] = self._take("final_layer_norm", self.width)
-        return tensors
+        layers = [f"block.{number}.layer." for number in range(self.layers)]
+        return tensors | self.read(layers, "final_layer_norm")
 
     def _take(self, name: str, *shape: int) -> Tensor:
         return self.weights.take(f"{self.side}.{name}.weight", *shape)
 
-    def _attention(self, original: str, own: str, *, cross: bool) -> dict[str, Tensor]:
-        total = self.heads * self.head_width
-        query, key, value = (self._take(f"{original}.{name}", total, self.width) for name in "qkv")
-        query = query * math.sqrt(self.head_width)
-        parts = {"query": query, "key_value": torch.cat([key, value])}
-        parts = parts if cross else {"query_key_value": torch.cat([query, key, value])}
-        parts["output"] = self._take(f"{original}.o", self.width, total)
-        return _without_biases({f"{own}.{name}": weight for name, weight in parts.items()})
+    def linear(self, name: str, outputs: int, inputs: int) -> dict[str, Tensor]:
+        """A map with a bias of zeros; that of the queries is multiplied by √d."""
+        weight = self._take(name, outputs, inputs)
+        weight = weight * math.sqrt(self.head_width) if name.endswith("Attention.q") else weight
+        return {"weight": weight, "bias": torch.zeros(outputs)}
 
-    def _feed_forward(self, original: str, own: str) -> dict[str, Tensor]:
-        names = ("wi_0", "wi_1") if self.activation in GATED.values() else ("wi",)
-        enter = torch.cat([self._take(f"{original}.{name}", self.inner, self.width) for name in names])
-        leave = self._take(f"{original}.wo", self.width, self.inner)
-        return _without_biases({f"{own}.linear1": enter, f"{own}.linear2": leave})
-
-
-def _without_biases(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Linear maps whose biases are zero."""
-    biases = {f"{name}.bias": torch.zeros(len(weight)) for name, weight in weights.items()}
-    return {f"{name}.weight": weight for name, weight in weights.items()} | biases
+    def norm(self, name: str) -> dict[str, Tensor]:
+        return {"weight": self._take(name, self.width)}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import RecipeError
 from weft.interop.huggingface.architectures import T5_ACTIVATIONS
+from weft.interop.huggingface.t5 import layer_names
+from weft.interop.layer_names import write_layers
 from weft.recipe import ModelSettings, TransformerSettings
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def weights(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str,
     for side in ("encoder", "decoder"):
         prefix = f"{side}.stack."
         own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        for name, tensor in _stack(own, getattr(settings, side), decoder=side == "decoder"):
+        for name, tensor in _stack(side, own, getattr(settings, side)):
             converted[f"{side}.{name}.weight"] = tensor
     if settings.tie == "all":
         converted["decoder.final_layer_norm.weight"] = converted["decoder.final_layer_norm.weight"] * math.sqrt(
@@ -66,35 +68,12 @@ def weights(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str,
     return converted
 
 
-def _stack(own: Mapping[str, Tensor], stack: Any, *, decoder: bool) -> Iterator[tuple[str, Tensor]]:
+def _stack(side: str, own: Mapping[str, Tensor], stack: Any) -> Iterator[tuple[str, Tensor]]:
     for number in range(stack.layers if stack.relative_per_layer else 1):
         name = f"relative_bias.{number}" if stack.relative_per_layer else "relative_bias"
         yield f"block.{number}.layer.0.SelfAttention.relative_attention_bias", own[f"{name}.weight_KH"]
-    for number in range(stack.layers):
-        layer, block = f"layers.{number}.", f"block.{number}.layer."
-        query, key, value = own[f"{layer}self_attention.query_key_value.weight"].chunk(3)
-        yield from _attention(f"{block}0.SelfAttention", (query, key, value), stack.head_width)
-        yield f"{block}0.SelfAttention.o", own[f"{layer}self_attention.output.weight"]
-        yield f"{block}0.layer_norm", own[f"{layer}self_attention_residual.norm.weight"]
-        last = 1
-        if decoder:
-            query = own[f"{layer}cross_attention.query.weight"]
-            key, value = own[f"{layer}cross_attention.key_value.weight"].chunk(2)
-            yield from _attention(f"{block}1.EncDecAttention", (query, key, value), stack.head_width)
-            yield f"{block}1.EncDecAttention.o", own[f"{layer}cross_attention.output.weight"]
-            yield f"{block}1.layer_norm", own[f"{layer}cross_attention_residual.norm.weight"]
-            last = 2
-        enter = own[f"{layer}feed_forward.linear1.weight"]
-        names = ("wi_0", "wi_1") if stack.gated else ("wi",)
-        for name, part in zip(names, enter.chunk(len(names)), strict=True):
-            yield f"{block}{last}.DenseReluDense.{name}", part
-        yield f"{block}{last}.DenseReluDense.wo", own[f"{layer}feed_forward.linear2.weight"]
-        yield f"{block}{last}.layer_norm", own[f"{layer}feed_forward_residual.norm.weight"]
+    layers = [f"block.{number}.layer." for number in range(stack.layers)]
+    for name, parts in write_layers(side, own, layers, layer_names(side, gated=stack.gated)):
+        is_query = name.endswith("Attention.q")
+        yield name, parts["weight"] / math.sqrt(stack.head_width) if is_query else parts["weight"]
     yield "final_layer_norm", own["final_norm.weight"]
-
-
-def _attention(name: str, parts: tuple[Tensor, Tensor, Tensor], head_width: int) -> Iterator[tuple[str, Tensor]]:
-    query, key, value = parts
-    yield f"{name}.q", query / math.sqrt(head_width)
-    yield f"{name}.k", key
-    yield f"{name}.v", value

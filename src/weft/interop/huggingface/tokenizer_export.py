@@ -20,9 +20,8 @@ from weft.errors import RecipeError
 from weft.files import save_bytes, save_text
 from weft.interop.huggingface.architectures import unsupported_unit
 from weft.text.characters import CharacterTokenizer
-from weft.text.external_engines import TokenizersEngine
+from weft.text.external_engines import ByteEngine, PieceEngine, TokenizersEngine
 from weft.text.imported import ImportedTokenizer
-from weft.text.imported_engines import ByteEngine, PieceEngine
 from weft.text.preprocessing import normalizers_of
 from weft.text.pretokenization import byte_alphabet
 from weft.text.specials import END, SPECIALS, UNKNOWN

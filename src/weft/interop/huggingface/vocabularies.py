@@ -13,8 +13,8 @@ from weft.errors import VocabularyError
 from weft.interop.huggingface.languages import M2M_100, MBART_25, MBART_50, WMT_21
 from weft.interop.huggingface.tokenizer_files import TokenizerFolder
 from weft.text.external import Engine, check_isolated
+from weft.text.external_engines import ByteEngine, PieceTable
 from weft.text.imported import piece_engine, tokenizers_engine
-from weft.text.imported_engines import ByteEngine, PieceTable
 from weft.text.isolation import library_errors
 
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
@@ -166,11 +166,9 @@ def _codes(files: TokenizerFolder, family: str) -> Sequence[str]:
 
 def pieces_of(model: bytes, *, name: str) -> list[str]:
     """The pieces of a SentencePiece model, by its own ids."""
-    try:
-        import sentencepiece
-    except ImportError:
-        raise VocabularyError(f"{name}: a SentencePiece model needs the package: pip install sentencepiece") from None
     check_isolated("sentencepiece", model, name=name)
+    import sentencepiece
+
     library = sentencepiece.SentencePieceProcessor(model_proto=model)
     return [str(library.id_to_piece(id)) for id in range(library.get_piece_size())]
 

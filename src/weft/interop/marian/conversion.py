@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from weft.interop.imported_run import Conversion
+from weft.interop.layer_names import LayerNames, StackReader
 from weft.interop.marian.weights import MarianWeights
 
 if TYPE_CHECKING:
@@ -44,6 +45,16 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "bert-train-type-embeddings": (False, True),
 }
 """Options that would change the model, and the values at which they do not."""
+NAMES = LayerNames(
+    self_attention="_self_{}",
+    self_attention_norm="_self_Wo",
+    cross_attention="_context_{}",
+    cross_attention_norm="_context_Wo",
+    projections=("q", "k", "v", "o"),
+    feed_forward=("_ffn_{}1", "_ffn_{}2"),
+    feed_forward_norm="_ffn_ffn",
+)
+"""Names of a linear map have a placeholder: W for its matrix, b for its bias."""
 
 
 def convert(weights: MarianWeights, *, numerics: str = "marian", guided_alignment: bool = False) -> Conversion:
@@ -113,7 +124,7 @@ def _with_begin(matrix_VE: Tensor) -> Tensor:
     return torch.cat([matrix_VE, matrix_VE.new_zeros(1, matrix_VE.shape[1])])
 
 
-class _Stack:
+class _Stack(StackReader):
     """The encoder or the decoder."""
 
     def __init__(self, side: str, weights: MarianWeights, numerics: str) -> None:
@@ -125,8 +136,9 @@ class _Stack:
         if side == "decoder":
             self.inner = options.whole("transformer-decoder-dim-ffn", 0, least=0) or self.inner
         self.sinusoids, self.epsilon = NUMERICS[numerics]
-        self.norm, self.pre = self._norms()
-        self.embedding_norm = self.norm[0] in str(options.values.get("transformer-postprocess-emb", "d"))
+        self.norm_letter, self.pre = self._norms()
+        self.embedding_norm = self.norm_letter in str(options.values.get("transformer-postprocess-emb", "d"))
+        super().__init__(side, self.settings(), NAMES)
 
     def _norms(self) -> tuple[str, bool]:
         """The letter of the norms in the options, and whether they come before the sub-layers."""
@@ -171,7 +183,7 @@ class _Stack:
             "heads": options.whole("transformer-heads", 8),
             "feed_forward": self.inner,
             "activation": ACTIVATIONS[activation],
-            "norm": NORMS[self.norm],
+            "norm": NORMS[self.norm_letter],
             "norm_epsilon": self.epsilon,
             "norm_placement": "pre" if self.pre else "post",
             "embedding_norm": self.embedding_norm,
@@ -186,24 +198,10 @@ class _Stack:
         if "Wpos" in self.weights:
             tensors["positions.weight_PD"] = self.weights.take("Wpos", self.weights.rows("Wpos"), self.width)
         if self.embedding_norm:
-            tensors |= self._norm(f"{self.side}_emb", "embedding_norm", "_pre")
-        suffix = "_pre" if self.pre else ""
-        for number, layer in enumerate(self._layer_numbers()):
-            original, own = f"{self.side}_l{layer}", f"layers.{number}"
-            tensors |= self._joined(f"{original}_self", "qkv", f"{own}.self_attention.query_key_value")
-            tensors |= self._joined(f"{original}_self", "o", f"{own}.self_attention.output")
-            tensors |= self._norm(f"{original}_self_Wo", f"{own}.self_attention_residual.norm", suffix)
-            if self.side == "decoder":
-                tensors |= self._joined(f"{original}_context", "q", f"{own}.cross_attention.query")
-                tensors |= self._joined(f"{original}_context", "kv", f"{own}.cross_attention.key_value")
-                tensors |= self._joined(f"{original}_context", "o", f"{own}.cross_attention.output")
-                tensors |= self._norm(f"{original}_context_Wo", f"{own}.cross_attention_residual.norm", suffix)
-            tensors |= self._linear(f"{original}_ffn", "1", f"{own}.feed_forward.linear1", self.width, self.inner)
-            tensors |= self._linear(f"{original}_ffn", "2", f"{own}.feed_forward.linear2", self.inner, self.width)
-            tensors |= self._norm(f"{original}_ffn_ffn", f"{own}.feed_forward_residual.norm", suffix)
-        if self.pre:
-            tensors |= self._norm(f"{self.side}_top", "final_norm")
-        return tensors
+            norm = self._norm(f"{self.side}_emb", "_pre")
+            tensors |= {f"embedding_norm.{part}": tensor for part, tensor in norm.items()}
+        layers = [f"{self.side}_l{number}" for number in self._layer_numbers()]
+        return tensors | self.read(layers, f"{self.side}_top")
 
     def _layer_numbers(self) -> list[int]:
         """The number in the file of every layer; layers of a decoder may be the same one."""
@@ -214,22 +212,15 @@ class _Stack:
             raise self.weights.options.error("transformer-tied-layers", f"expected {self.layers} numbers of layers")
         return tied
 
-    def _norm(self, original: str, own: str, suffix: str = "") -> dict[str, Tensor]:
-        if self.norm == "r":
-            return {f"{own}.weight": self.weights.take_vector(f"{original}_rms_scale{suffix}", self.width)}
-        parts = {"weight": "scale", "bias": "bias"}
-        return {
-            f"{own}.{part}": self.weights.take_vector(f"{original}_ln_{name}{suffix}", self.width)
-            for part, name in parts.items()
-        }
+    def linear(self, name: str, outputs: int, inputs: int) -> dict[str, Tensor]:
+        weight = self.weights.take_matrix(name.format("W"), inputs, outputs)
+        return {"weight": weight, "bias": self.weights.take_vector(name.format("b"), outputs)}
 
-    def _linear(self, original: str, name: str, own: str, inputs: int, outputs: int) -> dict[str, Tensor]:
-        return {
-            f"{own}.weight": self.weights.take_matrix(f"{original}_W{name}", inputs, outputs),
-            f"{own}.bias": self.weights.take_vector(f"{original}_b{name}", outputs),
-        }
+    def norm(self, name: str) -> dict[str, Tensor]:
+        return self._norm(name, "_pre" if self.pre and name != f"{self.side}_top" else "")
 
-    def _joined(self, original: str, projections: str, own: str) -> dict[str, Tensor]:
-        """Several projections in one matrix, one below the other."""
-        parts = [self._linear(original, name, own, self.width, self.width) for name in projections]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    def _norm(self, name: str, suffix: str) -> dict[str, Tensor]:
+        parts = {"weight": "rms_scale"} if self.norm_letter == "r" else {"weight": "ln_scale", "bias": "ln_bias"}
+        return {
+            part: self.weights.take_vector(f"{name}_{original}{suffix}", self.width) for part, original in parts.items()
+        }

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from weft.interop.layer_names import write_layers
+from weft.interop.marian.conversion import NAMES
 from weft.models.positions import sinusoids
 
 if TYPE_CHECKING:
@@ -82,40 +84,24 @@ def _embeddings(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> Itera
 
 def _stack(side: str, stack: Any, own: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     suffix = "_pre" if stack.norm_placement == "pre" else ""
-    if stack.embedding_norm:
-        yield from _norm(f"{side}_emb", own, "embedding_norm", "_pre")
-    for number in range(stack.layers):
-        name, layer = f"{side}_l{number + 1}", f"layers.{number}"
-        yield from _linear(f"{name}_self", "qkv", own, f"{layer}.self_attention.query_key_value")
-        yield from _linear(f"{name}_self", "o", own, f"{layer}.self_attention.output")
-        yield from _norm(f"{name}_self_Wo", own, f"{layer}.self_attention_residual.norm", suffix)
-        if side == "decoder":
-            yield from _linear(f"{name}_context", "q", own, f"{layer}.cross_attention.query")
-            yield from _linear(f"{name}_context", "kv", own, f"{layer}.cross_attention.key_value")
-            yield from _linear(f"{name}_context", "o", own, f"{layer}.cross_attention.output")
-            yield from _norm(f"{name}_context_Wo", own, f"{layer}.cross_attention_residual.norm", suffix)
-        yield from _linear(f"{name}_ffn", "1", own, f"{layer}.feed_forward.linear1")
-        yield from _linear(f"{name}_ffn", "2", own, f"{layer}.feed_forward.linear2")
-        yield from _norm(f"{name}_ffn_ffn", own, f"{layer}.feed_forward_residual.norm", suffix)
-    if stack.norm_placement == "pre":
-        yield from _norm(f"{side}_top", own, "final_norm", "")
+    norms = [("embedding_norm", f"{side}_emb", "_pre")] if stack.embedding_norm else []
+    norms += [("final_norm", f"{side}_top", "")] if stack.norm_placement == "pre" else []
+    for module, name, ending in norms:
+        parts = {part: own[f"{module}.{part}"] for part in ("weight", "bias") if f"{module}.{part}" in own}
+        yield from _norm(name, parts, ending)
+    layers = [f"{side}_l{number + 1}" for number in range(stack.layers)]
+    for name, parts in write_layers(side, own, layers, NAMES):
+        if "{}" in name:  # a linear map; Marian multiplies x W
+            yield name.format("W"), parts["weight"].T
+            yield name.format("b"), parts["bias"]
+        else:
+            yield from _norm(name, parts, suffix)
 
 
-def _linear(name: str, projections: str, own: Mapping[str, Tensor], module: str) -> Iterator[tuple[str, Tensor]]:
-    """One matrix for each projection, as Marian multiplies: x W."""
-    count = len(projections)
-    parts = zip(own[f"{module}.weight"].chunk(count), own[f"{module}.bias"].chunk(count), strict=True)
-    for projection, (weight, bias) in zip(projections, parts, strict=True):
-        yield f"{name}_W{projection}", weight.T
-        yield f"{name}_b{projection}", bias
-
-
-def _norm(name: str, own: Mapping[str, Tensor], module: str, suffix: str) -> Iterator[tuple[str, Tensor]]:
-    if f"{module}.bias" not in own:
-        yield f"{name}_rms_scale{suffix}", own[f"{module}.weight"]
-        return
-    yield f"{name}_ln_scale{suffix}", own[f"{module}.weight"]
-    yield f"{name}_ln_bias{suffix}", own[f"{module}.bias"]
+def _norm(name: str, parts: Mapping[str, Tensor], suffix: str) -> Iterator[tuple[str, Tensor]]:
+    kind = "ln" if "bias" in parts else "rms"
+    for part, tensor in parts.items():
+        yield f"{name}_{kind}_{'scale' if part == 'weight' else 'bias'}{suffix}", tensor
 
 
 def same_positions(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> bool:

@@ -26,9 +26,8 @@ from weft.models.seq2seq import Seq2Seq
 from weft.recipe import ModelSettings, SearchSettings, TransformerSettings
 from weft.runs.load import LoadedRun
 from weft.runs.weights import hash_tensors, model_tensors
-from weft.text.external_engines import TokenizersEngine
+from weft.text.external_engines import PieceEngine, TokenizersEngine
 from weft.text.imported import ImportedTokenizer
-from weft.text.imported_engines import PieceEngine
 from weft.text.specials import BEGIN, UNKNOWN
 
 if TYPE_CHECKING:

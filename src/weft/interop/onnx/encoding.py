@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from weft.interop.onnx.padded import Layers, run_stack, run_transformer
-from weft.models.encoders import Encoder, RecurrentEncoder
 from weft.models.hard_attention import HardAttentionSeq2Seq
+from weft.models.interface import Encoder
+from weft.models.recurrent import RecurrentEncoder
 from weft.models.seq2seq import Seq2Seq
 from weft.models.source_columns import ColumnEncoders
 from weft.models.transformer import TransformerEncoder

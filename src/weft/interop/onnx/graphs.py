@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.hard_alignment import First, Monotonic
+from weft.attention.multihead import KeysValues
 from weft.attention.source_attention import SeparateAttention, SeparateKeys, mask_columns
-from weft.attention.step_attention import KeysValues
 from weft.interop.onnx.encoding import EncoderStates, encode, with_mask
 from weft.interop.onnx.padded import Layers, PlainFirst, PlainMonotonic, PositionTable, run_transformer
 from weft.models.hard_attention import HardAttentionSeq2Seq, SourceMemory

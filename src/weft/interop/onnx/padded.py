@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from weft.attention.hard_alignment import First, Monotonic, Transitions, logsumexp
-from weft.attention.multihead import MultiHeadAttention
+from weft.attention.multihead import KeysValues, MultiHeadAttention
 from weft.attention.relative_positions import Rotation
-from weft.attention.step_attention import KeysValues
-from weft.models.cells import LayerState
 from weft.models.positions import Learned, Sinusoidal
+from weft.models.recurrent import LayerState
 
 if TYPE_CHECKING:
     from weft.models.recurrent import RecurrentStack, StackState

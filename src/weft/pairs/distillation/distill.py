@@ -58,6 +58,7 @@ def distill(
     search: Mapping[str, Any] | None = None,
     monolingual: Sequence[Path | str] | Path | str = (),
     minutes: float | None = None,
+    use_up_time: bool = False,
     evaluate: bool = True,
     device: str = "auto",
     accept_new_data: bool = False,
@@ -78,7 +79,8 @@ def distill(
     ``teacher_weight``: λ of the word-level loss. ``search``: changes of the teacher's search settings.
     ``monolingual``: files of further sources, one on a line.
 
-    ``minutes``: a time limit for all of it. ``evaluate``: end with the result on the test set, if there is one.
+    ``minutes``: a time limit for all of it; with ``use_up_time`` the student trains for more steps than its recipe has
+    if there is time. ``evaluate``: end with the result on the test set, if there is one.
     ``accept_new_data``: read the pairs that the teacher's recipe names even if it was not trained with them.
 
     The same call continues one that was interrupted.
@@ -92,6 +94,7 @@ def distill(
         recipe,
         [changes] if isinstance(changes, str) else list(changes),
         [Path(file) for file in files],
+        use_up_time,
     )
     check_monolingual(request.monolingual)
     if recipe is not None and student != "same":
@@ -111,6 +114,7 @@ class DistillationRequest(NamedTuple):
     recipe: Path | str | None
     changes: list[str]
     monolingual: list[Path]
+    use_up_time: bool = False
 
     def folder(self, out: Path | str | None) -> Path:
         name = f"{self.teachers.recipe.name}-{self.student}" if self.recipe is None else Path(self.recipe).stem
@@ -240,7 +244,7 @@ def _train(request: DistillationRequest, student: Student, run: PlannedRun, *, m
         limit = TimeLimit.from_now(minutes(), evaluates=run.evaluates)
     options = TrainingOptions(
         resume=resume,
-        fit=None if limit is None else partial(fit_run, limit=limit),
+        fit=None if limit is None else partial(fit_run, limit=limit, models=int(request.use_up_time)),
         teacher=request.teachers.model() if recipe.training.distillation else None,
         tokenizers=None if student.has_own_tokenizer else request.teachers.tokenizers(),
     )

@@ -9,7 +9,7 @@ from math import log
 from unicodedata import normalize
 
 from weft.text.string_distance import common_subsequence
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 COMPARED_PAIRS = 1_000
 """Pairs whose longest common subsequences are computed."""
@@ -27,7 +27,7 @@ class Relations:
     """The share of target words, letters or digits in them, that are in their source."""
     copied_words_by_chance: float
     copied_rare_words: float
-    """The same for rare target words, which a vocabulary lacks or a model has hardly seen."""
+    """The share of rare target words, which a vocabulary lacks or a model has hardly seen, that are in their source."""
     rare_words: float
     """The share of rare words among those target words."""
     monotone: float

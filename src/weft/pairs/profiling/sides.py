@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
-from weft.text.word_splitting import words
+from weft.text.words import words
 
 INSIDE_WORDS = str.maketrans("", "", "'’-")
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "؟", "।")
@@ -68,11 +68,11 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class SideProfile:
-    """What the texts of one side look like."""
+    """A profile of the texts of one side."""
 
     characters: Lengths
     tokens: Lengths
-    """Of the tokens between white space."""
+    """Lengths in tokens between white space."""
     alphabet: int
     """How many different characters there are."""
     rare_characters: float
@@ -80,9 +80,9 @@ class SideProfile:
     scripts: dict[str, float]
     """The share of each script among the letters, the largest first."""
     spaced: Vocabulary
-    """Of the tokens between white space."""
+    """The tokens between white space."""
     worded: Vocabulary
-    """Of the words, with punctuation apart (`weft.text.word_splitting`)."""
+    """The words, with punctuation apart (`weft.text.words`)."""
     token_characters: float
     """Mean number of characters of a token."""
     single: float

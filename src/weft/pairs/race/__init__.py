@@ -3,7 +3,7 @@
     OUT.race/NAME      the probe of each candidate, an ordinary run folder; removed when the race is decided
     OUT                the winner, trained again from its first step with the rest of the time: an ordinary run folder
     OUT/race/model-N   further models of the winner's recipe, with other seeds, as long as a complete one fits
-    OUT/race/distilled a model of the same recipe, trained on the outputs of their ensemble, if that is the better one
+    OUT/race/distilled a model of the same recipe, trained on the outputs of their ensemble
     OUT/race/race.json what was decided, with its numbers
 
 **Probes.** Every candidate trains for the same time, in turns. After half of it the worse half is eliminated
@@ -13,6 +13,10 @@ higher validation loss in six of six cases and was undecided between the best ca
 the probe had the final winner on both. The winner does not continue its probe: it is trained again, with a schedule for
 all of the time that is left, so that it is not bound to what was planned before the race, and RUN/recipe.toml trains
 the same model again.
+
+**Chance.** Validation sets are small: of 100 words, 73 and 74 right are the same. Where two candidates differ by less
+than chance, the validation loss decides, which is a mean over all target tokens (race.py). The best of several models
+was chosen on the items that it is judged by, so half of its lead over their mean is taken for luck (models.py).
 
 **Kills.** OUT appears complete in one rename, resumable, when the winner starts; until then there is OUT.race, from
 which the same command continues. A further model takes the place of the winner file by file, each in one rename.

@@ -136,14 +136,14 @@ class EnsembleScored(RaceEvent):
 
     metric: str
     value: float
-    single: float
-    """Of the best one alone."""
+    mean: float
+    """Of the models alone."""
     members: tuple[str, ...]
     better: bool
 
     def __str__(self) -> str:
         verdict = "better" if self.better else "not better"
-        scores = f"{self.metric} {self.value:.2f}, {verdict} than {self.single:.2f} of the best"
+        scores = f"{self.metric} {self.value:.2f}, {verdict} than their mean of {self.mean:.2f}"
         return f"ensemble of {len(self.members)} models: {scores}"
 
 
@@ -153,13 +153,14 @@ class Distilled(RaceEvent):
 
     metric: str
     value: float | None
-    single: float
-    """Of the best model before."""
+    expected: float
+    """Of the best model before, on other items: half of its lead over the mean of all models is taken for luck."""
     chosen: bool
 
     def __str__(self) -> str:
         verdict = "better than" if self.chosen else "not better than"
-        return f"distilled into one model: {self.metric} {shown(self.value)}, {verdict} {self.single:.2f} of the best"
+        expected = f"{self.expected:.2f} that the best model promises"
+        return f"distilled into one model: {self.metric} {shown(self.value)}, {verdict} {expected}"
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ NEEDED_SHARE = 0.25
 PROBE_VALIDATIONS = 4
 """Of each probe: an even number, so that one of them is at half of the steps."""
 OVERTIME = 1.25
-"""A probe that takes this many times its share is ended: the machine became slower."""
+"""A probe that has been validated is ended after this many times its share: the machine became slower."""
+MOST_OVERTIME = 3.0
+"""… and one that has not been validated after this many times its share."""
 MODEL_SAFETY = 1.05
 """A further model is planned to take longer than the one before by this factor."""
-DISTILLATION = 1.5
-"""Distilling models into one is planned to take as long as this many of them."""
 REFIT = 1.5
 """How many times as many steps as before the observed speed must allow, for the steps to be fitted again."""
 

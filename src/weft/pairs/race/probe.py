@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from weft.errors import WeftWarning
 from weft.pairs.halving import Standing, better, standing_of, value_of
 from weft.pairs.race.events import ProbeScored
-from weft.pairs.race.plan import OVERTIME, PROBE_VALIDATIONS
+from weft.pairs.race.plan import MOST_OVERTIME, OVERTIME, PROBE_VALIDATIONS
 from weft.pairs.recommendation.proposals import CandidateRecipe
-from weft.pairs.time_limit.budget import TimeLimit
-from weft.pairs.time_limit.fitting import fit_run
+from weft.pairs.time_limit import fitting
+from weft.pairs.time_limit.speed import update_speed
 from weft.recipe import Recipe
 from weft.runtime.activity import activity
 from weft.training.events import Averaged, Event, Finished, Fitted, Started, Step, Validation
@@ -22,8 +20,8 @@ from weft.training.train import Events, FittedRun, NewRun
 
 PROBE_SENTENCES = 200
 """Validation sentences that a probe translates at most, the same for all candidates."""
-
-
+MIN_OBSERVED = 20
+"""Updates from which on a probe tells how long an update takes."""
 STRUCTURE = 0.1
 """The share of the pairs of a formal language that a probe holds out for their structure."""
 
@@ -31,15 +29,14 @@ STRUCTURE = 0.1
 def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     """The recipe of a candidate with the validations of a probe, and a learning rate that does not decay after warmup.
 
-    The steps are fitted to the time later. In the few steps of a probe a rate that decays to zero learns less. In a
-    formal language some structures are held out, for the probe only: the winner is trained on all pairs.
+    Steps and validations are fitted to the time later. In the few steps of a probe a rate that decays to zero learns
+    less. In a formal language some structures are held out, for the probe only: the winner is trained on all pairs.
     """
     recipe, settings = candidate.recipe, candidate.recipe.training
     if candidate.by_structure and not recipe.data.holdout.structure:
         holdout = recipe.data.holdout.model_copy(update={"structure": STRUCTURE})
         recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"holdout": holdout})})
     changes = {
-        "validate_every": max(settings.steps // PROBE_VALIDATIONS, 1),
         "valid_sentences": min(settings.valid_sentences, PROBE_SENTENCES),
         "patience": 0,
         "schedule": "constant",
@@ -47,23 +44,14 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 
 
-class ProbeLimit(TimeLimit):
-    """The time of a probe, of which nothing has passed yet: measuring its speed does not count."""
-
-    def remaining(self) -> float:
-        return 60 * self.minutes
-
-
 def fit_probe(run: NewRun, *, seconds: float, check: Callable[[Fitted], None]) -> FittedRun:
     """Fit a run to the time of a probe; ``check`` may refuse to race at that speed.
 
     There is no deadline: candidates train in turns, and the time of the others passes meanwhile.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeftWarning)  # that there is time for a few steps only: `check`
-        fitted = fit_run(run, ProbeLimit.from_now(seconds / 60))
+    fitted = fitting.fit_probe(run, seconds, validations=PROBE_VALIDATIONS)
     check(fitted.event)
-    return fitted._replace(deadline=math.inf)
+    return fitted
 
 
 class Probe:
@@ -78,7 +66,12 @@ class Probe:
         """What its training has taken so far."""
         self.standing = Standing(candidate.name, -math.inf, math.inf)
         """Its best validation so far."""
+        self.lowest_loss = math.inf
+        """Of all validations."""
+        self.outputs = 0
+        """How many outputs a validation has judged."""
         self.step = self.steps = self.validated = 0
+        self.step_durations: list[float] = []
         self.ended = False
         self._events: Events | None = None
 
@@ -112,19 +105,34 @@ class Probe:
         """Train up to the validation at a share of the steps; its validations as events.
 
         The last rung (share 1) is the end of the training, with the mean of the best checkpoints. A machine that has
-        become slower ends a rung before.
+        become slower ends a rung before, but not before the candidate has been validated in it.
         """
-        end = math.inf if share >= 1 else share * self.steps - PROBE_VALIDATIONS / 2  # intervals are rounded down
+        end = math.inf if share >= 1 else share * self.steps
+        first = self.validated
         with activity(f"race: {self.name}", "steps", total=self.steps) as training:
-            while not self.ended and self.validated < end and self.used <= OVERTIME * self.seconds * share:
+            while not self.ended and self.validated < end and self._has_time(share, is_scored=self.validated > first):
                 event = self._next()
                 if event is None or isinstance(event, Finished):
                     self.ended = True
                 elif isinstance(event, Step):
                     self.step = training.done = event.step
+                    self.step_durations.append(event.seconds)
                 elif isinstance(event, Validation | Averaged):
                     self.validated = event.step
                     yield self._score(event)
+
+    def _has_time(self, share: float, *, is_scored: bool) -> bool:
+        """Whether the rung that ends at a share of the steps goes on; ``is_scored``: validated in that rung."""
+        return self.used <= (OVERTIME if is_scored else MOST_OVERTIME) * self.seconds * share
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The typical duration of the later updates; None before there are some.
+
+        An update during which another candidate was trained, and took long by that, does not count.
+        """
+        later = self.step_durations[len(self.step_durations) // 2 :]
+        return update_speed(later).step if len(later) >= MIN_OBSERVED else None
 
     def close(self) -> None:
         """End the training; its checkpoint is saved."""
@@ -134,6 +142,9 @@ class Probe:
 
     def _score(self, event: Validation | Averaged) -> ProbeScored:
         standing = standing_of(self.name, event, self.metric)
+        self.lowest_loss = min(self.lowest_loss, standing.loss)
+        if isinstance(event, Validation):
+            self.outputs = event.outputs
         is_best = (-standing.score, standing.loss) < (-self.standing.score, self.standing.loss)
         if is_best:
             self.standing = standing

@@ -11,13 +11,16 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import CheckpointError, WeftError, option
 from weft.files import json_value, read_json, save_text
 from weft.pairs.halving import Standing
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.recipe.toml import write_toml
+
+if TYPE_CHECKING:
+    from weft.pairs.race.probe import Probe
 
 RACE_FILE = "race.json"
 
@@ -37,6 +40,12 @@ class RaceRecord:
             return float(read_json(self.folder / RACE_FILE)["elapsed"])
         except (OSError, WeftError, KeyError, TypeError, ValueError):
             return 0.0
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The duration of an update of the winner, observed in its probe; None if there was no race."""
+        probe = self.content.get("probes", {}).get(self.content.get("winner"), {})
+        return probe.get("step_seconds")
 
     @property
     def exists(self) -> bool:
@@ -69,12 +78,12 @@ class RaceRecord:
         self.content["elapsed"] = elapsed
         save_text(self.folder / RACE_FILE, json.dumps(json_value(self.content), indent=1) + "\n")
 
-    def standing(self, name: str) -> Standing | None:
-        """The best validation of a candidate before the interruption."""
-        probe = self.content["probes"].get(name)
-        if probe is None or probe["score"] is None:
-            return None
-        return Standing(name, probe["score"], probe["loss"])
+    def restore(self, probe: Probe) -> None:
+        """Give a candidate its scores from before the interruption."""
+        before = self.content["probes"].get(probe.name)
+        if before is not None and before["score"] is not None:
+            probe.standing = Standing(probe.name, before["score"], before["loss"])
+            probe.lowest_loss, probe.outputs = before["lowest_loss"], before["outputs"]
 
     def note(self, standing: Standing, **numbers: Any) -> None:
         """The best validation of a candidate so far."""

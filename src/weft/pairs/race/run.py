@@ -84,6 +84,7 @@ def distill_ensemble(teachers: Teachers) -> Events:
         out=teachers.out,
         references=REFERENCES,
         minutes=minutes,
+        use_up_time=True,
         evaluate=False,
         accept_new_data=True,
     )

@@ -36,8 +36,10 @@ EVALUATION_SHARE = 0.15
 time that is left in the end decides how much of it is evaluated."""
 MAX_LENGTHENING = 4.0
 """How many times as many steps as those of the recipe a run may have in order to use up the time."""
-MAX_MODELS = 4
+MAX_MODELS = 6
 """Models of the same recipe that are trained at most, of different seeds, to use up the time."""
+DISTILLATION = 1.5
+"""Distilling models into one is planned to take as long as this many of them."""
 
 
 class TimeLimit(NamedTuple):
@@ -150,20 +152,24 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
     return _fitted(settings.model_copy(update=changes), speed, validations)
 
 
-def lengthened(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> TrainingSettings:
-    """Settings of longer runs that use up the time: one run, or as many complete ones as fit, up to `MAX_MODELS`.
+def lengthened(
+    settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None, *, models: int = MAX_MODELS
+) -> TrainingSettings:
+    """Settings of longer runs that use up the time: one run, or several that are then distilled into one.
 
-    A run of the recipe takes R of the T seconds. n = ⌊T / R⌋ runs fit, and each has T / (n R) times the steps, at most
-    `MAX_LENGTHENING` times as many; early stopping ends those that no longer improve. Warmup and the interval of
-    validations become longer in proportion. Settings that do not fit once are returned as they are.
+    A run of the recipe takes R of the T seconds, and a distillation `DISTILLATION` R. If two runs and a distillation
+    fit, as many runs are planned as do, at most ``models``: n runs of T / (n + `DISTILLATION`) seconds each.
+    Otherwise there is one run of T seconds: a second one would leave no time to combine the two. No run has more than
+    `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those that no longer improve. Warmup and the
+    interval of validations become longer in proportion. Settings that do not fit once are returned as they are.
     """
     planned = seconds * SAFETY
     validations = _all_validations(settings, speed, sentences)
     needed = speed.startup + settings.steps * speed.step + validations.seconds
-    runs = min(int(planned / needed), MAX_MODELS)
-    if runs < 1:
+    if planned < needed:
         return settings
-    updates = planned / runs - speed.startup - validations.seconds
+    models = min(int(planned / needed - DISTILLATION), models)
+    updates = planned / (models + DISTILLATION if models > 1 else 1) - speed.startup - validations.seconds
     steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
     if validations.number:
         steps, every = _whole_intervals(steps, validations.number)
@@ -198,15 +204,20 @@ def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) 
     """Validations that take at most ``seconds``: of fewer sentences if only a few would fit, then fewer of them."""
     count, sentences, cost, averaging = validations
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
-    if cost > affordable and speed.sentence > 0 and sentences > MIN_SENTENCES:
-        fitting = (affordable / VALIDATION_SAFETY - speed.loss) / speed.sentence
-        sentences = int(max(MIN_SENTENCES, min(sentences, fitting)))
-        cost = speed.validation(sentences)
+    sentences = fitting_sentences(speed, affordable, sentences)
+    cost = speed.validation(sentences)
     fitting_number = int(seconds / cost) - averaging
     if fitting_number < GOOD_VALIDATIONS:
         most = seconds * MOST_VALIDATION_SHARE / VALIDATION_SHARE
         fitting_number = max(fitting_number, min(int(most / cost) - averaging, GOOD_VALIDATIONS))
     return _Validations(max(min(count, fitting_number), 1), sentences, cost, averaging)
+
+
+def fitting_sentences(speed: Speed, seconds: float, sentences: int) -> int:
+    """How many sentences a validation of ``seconds`` translates: at most ``sentences``, at least `MIN_SENTENCES`."""
+    if speed.validation(sentences) <= seconds or not speed.sentence or sentences <= MIN_SENTENCES:
+        return sentences
+    return int(max(MIN_SENTENCES, min(sentences, (seconds / VALIDATION_SAFETY - speed.loss) / speed.sentence)))
 
 
 def _fitted(settings: TrainingSettings, speed: Speed, validations: _Validations) -> FittedTraining:

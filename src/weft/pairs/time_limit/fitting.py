@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 from weft.data.preparation import has_corpus, read_corpus
 from weft.errors import RecipeError, option
 from weft.evaluation.pairs import GROUPINGS
-from weft.pairs.time_limit.budget import EVALUATION_SHARE, Speed, TimeLimit, fit_settings, lengthened
+from weft.pairs.time_limit.budget import (
+    EVALUATION_SHARE,
+    SAFETY,
+    Speed,
+    TimeLimit,
+    fit_settings,
+    fit_warmup,
+    fitting_sentences,
+    lengthened,
+)
 from weft.pairs.time_limit.speed import Measured, measure
-from weft.recipe import Recipe
+from weft.recipe import Recipe, TrainingSettings
 from weft.recipe.corpus import as_list
 from weft.training.events import Fitted
 from weft.training.train import FittedRun, NewRun
@@ -34,11 +44,20 @@ class _Evaluation(NamedTuple):
     item_seconds: float = 0.0
 
 
-def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedRun:
-    """The recipe of a run with settings that fit into the limit.
+class _Measurement(NamedTuple):
+    """A run before it is fitted: its settings, how fast it is, and its validations."""
 
-    ``lengthen``: more steps than the recipe has, if there is time for them (`lengthened`).
-    """
+    settings: TrainingSettings
+    speed: Speed
+    validation: RecipeValidation | None
+
+    @property
+    def sentences(self) -> int | None:
+        """How many a validation translates; None if there are no validations."""
+        return None if self.validation is None else self.validation.searched
+
+
+def _measure_run(run: NewRun, limit: TimeLimit) -> _Measurement:
     recipe, model, prepared, validation_pairs, device, teacher = run
     settings = decide_compilation(recipe.training, model, device, limit.remaining())
     recipe = recipe.model_copy(update={"training": settings})
@@ -48,11 +67,21 @@ def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedR
     context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
     measured = Measured(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
-    speed = measure(measured, seconds=seconds, translates=translates)
-    sentences = None if validation is None else validation.searched
-    evaluation = _evaluation(recipe, speed, validation, limit)
+    return _Measurement(settings, measure(measured, seconds=seconds, translates=translates), validation)
+
+
+def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, step_seconds: float | None = None) -> FittedRun:
+    """The recipe of a run with settings that fit into the limit.
+
+    ``models``: use up the time, with more steps than the recipe has, for one model or at most so many (`lengthened`).
+    ``step_seconds``: the duration of an update where many were observed, in place of the one measured on a few.
+    """
+    measured = _measure_run(run, limit)
+    recipe, settings, sentences = run.recipe, measured.settings, measured.sentences
+    speed = measured.speed if step_seconds is None else measured.speed._replace(step=step_seconds)
+    evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
-    longer = lengthened(settings, speed, left, sentences) if lengthen else settings
+    longer = lengthened(settings, speed, left, sentences, models=models) if models else settings
     fitted = fit_settings(longer, speed, left, sentences)
     _check_corpora(recipe, fitted.settings.steps)
     event = Fitted(
@@ -69,6 +98,33 @@ def fit_run(run: NewRun, limit: TimeLimit, *, lengthen: bool = False) -> FittedR
         item_seconds=evaluation.item_seconds,
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
+
+
+def fit_probe(run: NewRun, seconds: float, *, validations: int) -> FittedRun:
+    """The recipe of a run that trains for some seconds, with this many validations at equal intervals.
+
+    What the first updates take in addition does not count: kernels are compiled when the speed is measured, and how
+    long that took says nothing about the network. There is no deadline.
+    """
+    settings, speed, _ = measured = _measure_run(run, TimeLimit.from_now(seconds / 60))
+    sentences = fitting_sentences(speed, SAFETY * seconds / 2 / validations, measured.sentences or 0)
+    updates = SAFETY * seconds - validations * speed.validation(sentences)
+    every = max(min(int(updates / speed.step), settings.steps) // validations, 1)
+    steps = every * validations
+    changes = {"steps": steps, "validate_every": every, "valid_sentences": sentences}
+    changes |= {"warmup": fit_warmup(settings, steps), "save_every": min(settings.save_every, steps)}
+    event = Fitted(
+        step=0,
+        minutes=seconds / 60,
+        steps=steps,
+        recipe_steps=settings.steps,
+        step_seconds=speed.step,
+        validations=validations,
+        validation_seconds=speed.validation(sentences),
+        seconds=steps * speed.step + validations * speed.validation(sentences),
+    )
+    fitted = settings.model_copy(update=changes if measured.validation is not None else {"steps": steps})
+    return FittedRun(run.recipe.model_copy(update={"training": fitted}), event, math.inf)
 
 
 def _evaluation(recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit) -> _Evaluation:

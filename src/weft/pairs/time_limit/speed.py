@@ -10,6 +10,7 @@ import copy
 import gc
 import tempfile
 import time
+from collections.abc import Callable
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -120,9 +121,7 @@ def _loss_seconds(model: Model, validation: RecipeValidation, seconds: float) ->
     """Seconds for the loss of the validation set; if that is long, estimated from a few of its pairs."""
     pairs = len(validation.encoded)
     count = min(FIRST_PAIRS, pairs)
-    start = time.monotonic()
-    validation.loss(model, count)
-    elapsed = time.monotonic() - start
+    elapsed = _second_duration(lambda: validation.loss(model, count))
     estimate = elapsed * pairs / count
     if count == pairs or estimate > MAX_TIMES * seconds:
         return estimate
@@ -141,10 +140,8 @@ def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float
     length = min(length, search.max_length or length)
     lengths = {"max_length": length, "min_length": length - 1} if search.kind not in EXACT else {}
     count = min(FIRST_SENTENCES, all_sentences)
-    start = time.monotonic()
-    validation.translate(model, count, **lengths)  # what is compiled and captured once does not count …
-    elapsed = time.monotonic() - start
-    if elapsed > MAX_TIMES * seconds / 2:  # … unless there is no time for more
+    elapsed = _second_duration(lambda: validation.translate(model, count, **lengths))
+    if elapsed > MAX_TIMES * seconds / 2:  # there is no time for more
         return elapsed / count
     while True:
         start = time.monotonic()
@@ -153,3 +150,14 @@ def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float
         if count >= all_sentences or elapsed > min(LONG_ENOUGH, seconds / 2):
             return elapsed / count
         count = min(2 * count, all_sentences)
+
+
+def _second_duration(call: Callable[[], object]) -> float:
+    """Seconds of the second of two calls: what the first one compiles and captures does not count.
+
+    On a GPU that takes seconds, which would be taken for the cost of every sentence.
+    """
+    call()
+    start = time.monotonic()
+    call()
+    return time.monotonic() - start

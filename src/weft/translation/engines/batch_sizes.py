@@ -15,13 +15,15 @@ for that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from weft.errors import SearchError
+from weft.ragged import budget_slices
 from weft.recipe.search import SearchSettings
 from weft.runs.size_limits import device_memory, gigabytes
 from weft.search.interface import StepModel
@@ -29,17 +31,19 @@ from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import TranslationRequest
 from weft.tree import Tree, leaves
 
+if TYPE_CHECKING:
+    from weft.translation.engines.torch import TorchEngine
+
 SMALL_SEARCH = 2**26
 """Hypotheses times vocabulary (and 1,000) up to which nothing is estimated: the scores of a step take 256 MB."""
 SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
 USABLE = 0.5
 """The part of the available memory that a search of one sentence may take."""
-
-
 CPU_BATCH_TOKENS = 4_096
 """`search.batch_tokens` = "auto" on a CPU."""
 MAX_HYPOTHESES = 20_480
 """Hypotheses at a time beyond which a GPU searches no faster."""
+Rows = NDArray[np.int64]
 
 
 class HypothesisCount(NamedTuple):
@@ -142,3 +146,84 @@ def sentences_at_once(
     kept = size.later_steps(length=max(max_lengths, default=1), source_length=source_length)
     limit = memory_limit(request.settings, available)
     return max(limit // (count * (size.one_step() + kept)), 1)
+
+
+class BatchPlanner:
+    """Divides the requests of an engine into batches that fit in memory."""
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self.engine = engine
+        self.step_size: StepSize | None = None
+        """Measured before the first large search."""
+        self.measured_prompt = 0
+        """The length of the prompt that it was measured with, if the sources are prompts."""
+        self.applied_share: float | None = None
+        """The value of `search.memory` by which the execution was limited."""
+
+    def parts(self, request: TranslationRequest) -> Iterator[Rows]:
+        """The rows of each batch, or of parts of it that fit in memory."""
+        if self.engine.device.type == "cuda" and request.settings.memory != self.applied_share:
+            self.applied_share = request.settings.memory
+            available = device_memory(self.engine.device) or 0
+            self.engine.execution.set_memory_limit(memory_limit(request.settings, available) // 2)
+        for rows in self._batches(request):
+            size = self._rows_at_once(request.select(rows))
+            yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def _rows_at_once(self, request: TranslationRequest) -> int:
+        """The number of rows of a batch that fit in memory: all of them, unless the search is large."""
+        if (
+            self._chooses_by_memory(request)
+            or self._is_small(request)
+            or request.settings.kind in ("exact", "exhaustive")
+        ):
+            return len(request.sources)
+        lengths = request.max_lengths(self.engine.model)
+        return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.engine.device)
+
+    def _chooses_by_memory(self, request: TranslationRequest) -> bool:
+        """Whether batches are as large as the memory of the device allows."""
+        return request.settings.batch_tokens == "auto" and self.engine.device.type == "cuda"
+
+    def _is_small(self, request: TranslationRequest) -> bool:
+        """Whether a search is so small that its memory need not be estimated."""
+        hypotheses = HypothesisCount.of(request).number * len(request.sources)
+        return hypotheses * (self.engine.tokenizer.size + 1000) <= SMALL_SEARCH
+
+    def _step_size(self, request: TranslationRequest) -> StepSize:
+        """The bytes of a step, measured with the longest source of the first request that needs it.
+
+        The state of a hypothesis contains its prompt: it is measured again for a longer one.
+        """
+        lengths = IdRows.of(request.sources).lengths_B
+        longest = int(lengths.argmax())
+        if self.step_size is None or (request.prompts and lengths[longest] > self.measured_prompt):
+            model, memory = self.engine.encode(request.select([longest]))
+            with torch.no_grad():
+                self.step_size = StepSize.measure(model, memory, request.start[-1], self.engine.device)
+            self.measured_prompt = int(lengths[longest])
+        return self.step_size
+
+    def _batches(self, request: TranslationRequest) -> Iterator[Rows]:
+        """Rows to search together: of similar length, prompts of the same length."""
+        budget = fixed_batch_tokens(request.settings)
+        lengths = IdRows.of(request.sources).lengths_B
+        orders = [np.argsort(lengths, kind="stable")]
+        if request.prompts:
+            orders = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
+        for order in orders:
+            if self._chooses_by_memory(request):
+                slices = self._memory_slices(request.select(order))
+            else:
+                slices = budget_slices([lengths[order]], [budget])
+            yield from (order[part] for part in slices)
+
+    def _memory_slices(self, request: TranslationRequest) -> list[slice]:
+        """Batches of sources that are sorted by length, chosen by the memory that is free."""
+        if self._is_small(request) or (available := device_memory(self.engine.device)) is None:
+            return [slice(0, len(request.sources))] if request.sources else []
+        limit = memory_limit(request.settings, available)
+        self.engine.execution.set_memory_limit(limit // 2)
+        size, max_lengths = self._step_size(request), request.max_lengths(self.engine.model)
+        sentences_at_once(request, size, max_lengths=max_lengths, device=self.engine.device)  # fails if it is none
+        return memory_slices(request, size, max_lengths=max_lengths, limit=limit // 2)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.errors import SearchError
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe.search import SearchSettings
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.search.interface import TRACED_CANDIDATES, Hypothesis
 from weft.text.frames import DEFAULT_FRAME, Frame
 from weft.text.id_rows import IdRows
+from weft.translation.inputs import describe
 
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
@@ -145,6 +147,15 @@ def completion_limit(settings: SearchSettings, limits: LengthLimits, *, prefix: 
     return prefix + (max(COMPLETION_LENGTH, limits.max_extra) if length is None else length)
 
 
+def as_count(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SearchError(f"{name}: {describe(value)} was given, expected a whole number of at least 1")
+    if (number := value.__index__()) < 1:
+        raise SearchError(f"{name}: {number} was given, expected at least 1")
+    return int(number)
+
+
 class _RowsObserver:
     """Passes steps on to the observer of a request of which some rows were selected."""
 
@@ -238,11 +249,3 @@ class AutoEngine:
     def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
         is_few = len(request.sources) < self.min_sources or request.return_attention
         return (self.for_few if is_few else self.for_many).search(request)
-
-
-def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
-    """The results of a request: batch by batch, if the engine can."""
-    if isinstance(engine, BatchEngine):
-        yield from engine.batches(request)
-    else:
-        yield SearchedBatch(range(len(request.sources)), engine.search(request))

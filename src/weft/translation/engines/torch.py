@@ -1,55 +1,58 @@
-"""Searching with PyTorch: any model, every strategy of `weft.translation.strategies`.
+"""Searching with PyTorch: any model, every strategy that `search.kind` can name.
 
 An engine divides a request into batches, encodes each, and searches it. How that is carried out is its `Execution`: the
 plain one takes one batch after the other; `weft.fast` has others, for GPUs and for several cores.
+
+A strategy receives a model, a batch (`SearchRequest`) and the settings; it returns the hypotheses of every sentence,
+best first. To add one: write such a function and add its line to `weft.recipe.choices.STRATEGIES`. Each imports its
+algorithm when it is used, so that loading a run imports none of them.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import starmap
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from weft.errors import SearchError
+from weft.errors import SearchError, option
 from weft.models.interface import Model
-from weft.ragged import Layout, Ragged, budget_slices
+from weft.ragged import Layout, Ragged
+from weft.recipe.choices import STRATEGIES, resolve
+from weft.recipe.search import SearchSettings
 from weft.runs.out_of_memory import DividedWork, release_memory
-from weft.runs.size_limits import device_memory
-from weft.runtime.activity import activity
+from weft.runtime.activity import activity, current_observer
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
+from weft.search.constraints import make_constraints
 from weft.search.interface import Hypothesis, SearchRequest, StepModel
 from weft.search.loop import to_device
+from weft.search.ranking import Ranking
 from weft.text import specials
 from weft.text.id_rows import IdRows
 from weft.text.tokenizer import Tokenizer
 from weft.translation.engines.batch_sizes import (
     SMALL_SEARCH,
-    HypothesisCount,
-    StepSize,
-    fixed_batch_tokens,
-    memory_limit,
-    memory_slices,
-    sentences_at_once,
+    BatchPlanner,
+    Rows,
 )
 from weft.translation.engines.interface import PreparableSearch, SearchedBatch, TranslationRequest
-from weft.translation.strategies import rng_key, search
 from weft.tree import Tree, leaves
 
 if TYPE_CHECKING:
-    from weft.recipe import SearchSettings
     from weft.search.loop import StepLoop
 
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
-Rows = NDArray[np.int64]
+Strategy = Callable[[StepModel, SearchRequest, SearchSettings], Sequence[list[Hypothesis]]]
 Searched = tuple[Rows, Sequence[list[Hypothesis]]]
 """Rows of a request that were searched together, and their hypotheses."""
 
@@ -129,13 +132,8 @@ class TorchEngine:
         self.precision = precision
         self.seed = seed
         self.execution = make_execution(model, self.device)
-        self.step_size: StepSize | None = None
-        """Measured before the first large search."""
+        self.planner = BatchPlanner(self)
         self.divided = DividedWork("search", self.release)
-        self.applied_share: float | None = None
-        """The value of `search.memory` by which the execution was limited."""
-        self.measured_prompt = 0
-        """The length of the prompt that it was measured with, if the sources are prompts."""
 
     def search(self, request: TranslationRequest) -> list[list[Hypothesis]]:
         results: list[list[Hypothesis]] = [[] for _ in request.sources]
@@ -162,7 +160,12 @@ class TorchEngine:
         yield rows, self.search_rows(request, rows)
 
     def report(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
-        """The results of a request, whose progress is shown."""
+        """The results of a request; their progress is shown to the observer, if there is one."""
+        if current_observer.get() is None:
+            return starmap(SearchedBatch, results)
+        return self._observed(request, results)
+
+    def _observed(self, request: TranslationRequest, results: Iterator[Searched]) -> Iterator[SearchedBatch]:
         with activity("translating", "lines", total=len(request.sources)) as translating:
             for rows, hypotheses in results:
                 yield SearchedBatch(rows, hypotheses)
@@ -177,73 +180,9 @@ class TorchEngine:
     def parts(self, request: TranslationRequest) -> Iterator[Rows]:
         """The rows of each batch, or of parts of it that fit in memory."""
         self.divided.parts = 1  # other processes may have given memory back
-        if self.device.type == "cuda" and request.settings.memory != self.applied_share:
-            self.applied_share = request.settings.memory
-            available = device_memory(self.device) or 0
-            self.execution.set_memory_limit(memory_limit(request.settings, available) // 2)
-        for rows in self._batches(request):
-            size = self._rows_at_once(request.select(rows))
-            yield from (rows[start : start + size] for start in range(0, len(rows), size))
+        yield from self.planner.parts(request)
 
-    def _rows_at_once(self, request: TranslationRequest) -> int:
-        """The number of rows of a batch that fit in memory: all of them, unless the search is large."""
-        if (
-            self._chooses_by_memory(request)
-            or self._is_small(request)
-            or request.settings.kind in ("exact", "exhaustive")
-        ):
-            return len(request.sources)
-        lengths = request.max_lengths(self.model)
-        return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.device)
-
-    def _chooses_by_memory(self, request: TranslationRequest) -> bool:
-        """Whether batches are as large as the memory of the device allows."""
-        return request.settings.batch_tokens == "auto" and self.device.type == "cuda"
-
-    def _is_small(self, request: TranslationRequest) -> bool:
-        """Whether a search is so small that its memory need not be estimated."""
-        hypotheses = HypothesisCount.of(request).number * len(request.sources)
-        return hypotheses * (self.tokenizer.size + 1000) <= SMALL_SEARCH
-
-    def _step_size(self, request: TranslationRequest) -> StepSize:
-        """The bytes of a step, measured with the longest source of the first request that needs it.
-
-        The state of a hypothesis contains its prompt: it is measured again for a longer one.
-        """
-        lengths = IdRows.of(request.sources).lengths_B
-        longest = int(lengths.argmax())
-        if self.step_size is None or (request.prompts and lengths[longest] > self.measured_prompt):
-            model, memory = self._encode(request.select([longest]))
-            with torch.no_grad():
-                self.step_size = StepSize.measure(model, memory, request.start[-1], self.device)
-            self.measured_prompt = int(lengths[longest])
-        return self.step_size
-
-    def _batches(self, request: TranslationRequest) -> Iterator[Rows]:
-        """Rows to search together: of similar length, prompts of the same length."""
-        budget = fixed_batch_tokens(request.settings)
-        lengths = IdRows.of(request.sources).lengths_B
-        orders = [np.argsort(lengths, kind="stable")]
-        if request.prompts:
-            orders = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
-        for order in orders:
-            if self._chooses_by_memory(request):
-                slices = self._memory_slices(request.select(order))
-            else:
-                slices = budget_slices([lengths[order]], [budget])
-            yield from (order[part] for part in slices)
-
-    def _memory_slices(self, request: TranslationRequest) -> list[slice]:
-        """Batches of sources that are sorted by length, chosen by the memory that is free."""
-        if self._is_small(request) or (available := device_memory(self.device)) is None:
-            return [slice(0, len(request.sources))] if request.sources else []
-        limit = memory_limit(request.settings, available)
-        self.execution.set_memory_limit(limit // 2)
-        size, max_lengths = self._step_size(request), request.max_lengths(self.model)
-        sentences_at_once(request, size, max_lengths=max_lengths, device=self.device)  # fails if it is none
-        return memory_slices(request, size, max_lengths=max_lengths, limit=limit // 2)
-
-    def _encode(self, request: TranslationRequest) -> tuple[StepModel, Any]:
+    def encode(self, request: TranslationRequest) -> tuple[StepModel, Any]:
         """The model to step, and the memory of the sources."""
         sources = IdRows.of(request.sources)
         ids, lengths = (torch.from_numpy(array.astype(np.int64)) for array in (sources.ids_N, sources.lengths_B))
@@ -270,7 +209,7 @@ class TorchEngine:
         def search(part: Rows) -> Sequence[list[Hypothesis]]:
             return self.search_prepared(self.prepare(request, part), request.settings)
 
-        return self.divided.over_rows(search, rows)
+        return search(rows) if len(rows) == 1 else self.divided.over_rows(search, rows)
 
     def release(self) -> None:
         """Give back memory that a search can do without."""
@@ -286,9 +225,9 @@ class TorchEngine:
 
     def prepare(self, request: TranslationRequest, rows: Rows) -> PreparedBatch:
         """Encode some of the sources."""
-        request = request.select(rows)
+        request = request.select(rows) if len(request.sources) > 1 else request
         settings, decoders = request.settings, request.decoders
-        model, memory = self._encode(request)
+        model, memory = self.encode(request)
         inputs = SearchRequest(
             memory=memory,
             begin=request.start[-1],
@@ -354,3 +293,88 @@ class StartedModel:
 
     def step(self, tokens_R: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any, Tensor | None]:
         return self.model.step(tokens_R, state, memory)
+
+
+def search(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
+    """The hypotheses of every sentence, best first, by the strategy that `search.kind` names."""
+    values = {**dict(settings), "banned": tuple(map(tuple, request.banned))}
+    strategy = strategy_named(settings.kind)
+    return strategy(model, replace(request, constraints=make_constraints(values)), settings)
+
+
+@cache
+def strategy_named(kind: str) -> Strategy:
+    """The strategy of a ``search.kind``."""
+    strategy: Strategy = resolve(STRATEGIES, kind)
+    return strategy
+
+
+def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
+    """The most likely token at every step."""
+    if request.n_best > 1:
+        raise SearchError(
+            f"{option('n_best', request.n_best)}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
+        )
+    from weft.search.sampling import greedy_search
+
+    return greedy_search(model, request, ranking_of(settings))
+
+
+def sampling(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
+    """Random tokens, by their probabilities."""
+    from weft.search.sampling import Sampler, sample
+    from weft.search.sampling_filters import SamplingFilter
+
+    filters = SamplingFilter(
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        min_p=settings.min_p,
+        typical=settings.typical,
+    )
+    sampler = Sampler(filters, seed=request.seed if settings.seed is None else settings.seed)
+    return sample(model, request, sampler, ranking_of(settings))
+
+
+def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> Sequence[list[Hypothesis]]:
+    """Several hypotheses side by side; with required phrases, all of which contain them."""
+    from weft.search.beam import BeamOptions, beam_search
+
+    size = max(settings.size, request.n_best)
+    options = BeamOptions(
+        size=-(-size // settings.groups) * settings.groups,
+        ranking=ranking_of(settings),
+        stop=settings.stop or BeamOptions.stop,
+        finish=settings.finish,
+        groups=settings.groups,
+        diversity=settings.diversity,
+    )
+    if not any(request.required):
+        return beam_search(model, request, options)
+    refuse(settings, "search.required", groups=1)
+    if settings.stop not in (None, "finished"):
+        raise SearchError("search.stop: with search.required it is always 'finished'; leave it unset")
+    if any(request.prefixes):
+        raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
+    if request.return_trace:
+        raise SearchError("search.required: a beam with required phrases keeps no trace")
+    from weft.search.constrained_beam import constrained_beam_search
+
+    return constrained_beam_search(model, request, options)
+
+
+def ranking_of(settings: SearchSettings) -> Ranking:
+    """The ranking of hypotheses."""
+    return Ranking(settings.normalization, settings.length_penalty, settings.coverage_penalty)
+
+
+def rng_key(ids: Sequence[int]) -> int:
+    """A number for a sentence that depends on nothing but its ids."""
+    return zlib.crc32(" ".join(map(str, ids)).encode())
+
+
+def refuse(settings: SearchSettings, other: str, **expected: object) -> None:
+    """Refuse settings that are not at the expected value."""
+    for name, value in expected.items():
+        if getattr(settings, name) != value:
+            raise SearchError(f"search.{name}: cannot be used with {other}; leave it at {value!r}")

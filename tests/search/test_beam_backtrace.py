@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as some
 
-from weft.search.backtrace import _best, _in_order
+from weft.search.beam import _best, _in_order
 
 SCORES = some.sampled_from([-np.inf, -3.0, -2.0, -2.0, -1.0])
 

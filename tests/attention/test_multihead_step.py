@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from oracles.attention import slow_attention
+from weft.attention.multihead import StepKeysValues, step_attention
 from weft.attention.ragged_attention import AttentionRecords, RaggedAttention
-from weft.attention.step_attention import StepKeysValues, step_attention
 from weft.ragged import Layout, Ragged, additive_mask
 
 WIDTH = 5

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.text.word_splitting import split, words
+from weft.text.words import split, words
 
 
 @pytest.mark.parametrize(

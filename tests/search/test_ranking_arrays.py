@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.search.interface import BY_CONSTRAINTS, BY_END, BY_LENGTH, HypothesisArrays, PendingHypotheses
+from weft.search.ranking import BY_CONSTRAINTS, BY_END, BY_LENGTH, HypothesisArrays, PendingHypotheses
 
 ARRAYS = HypothesisArrays(
     counts_B=np.array([2, 1, 1]),

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from oracles.recurrent import cell as slow_cell
 from weft.models.build import build_model
-from weft.models.cells import LSTM, Cell, LayerState, layer_weights
-from weft.models.recurrent import RecurrentStack
+from weft.models.recurrent import LSTM, Cell, LayerState, RecurrentStack, layer_weights
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, RecurrentSettings
 from weft.recipe.choices import CELLS, resolve

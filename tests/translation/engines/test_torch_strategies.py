@@ -18,7 +18,8 @@ from weft.search.constraints import CONSTRAINTS, NoLoops, make_constraints
 from weft.search.exact import ExactOptions, exact_search
 from weft.search.interface import Hypothesis, SearchRequest
 from weft.search.sampling import greedy_search
-from weft.translation.strategies import _best_of, rng_key, search
+from weft.translation.engines.torch import rng_key, search
+from weft.translation.exact import _best_of
 
 
 def run(memory: Any = None, max_lengths: Any = (5, 5), *, fields: dict[str, Any] | None = None, **settings: Any) -> Any:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from weft.models.encoders import RecurrentEncoder
+from weft.models.recurrent import RecurrentEncoder
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.recipe.choices import CELLS
