@@ -54,6 +54,9 @@ const OFF = {
   finish: 0,
 };
 
+/** Draw again takes one of these seeds. */
+const SEEDS = 1_000_000;
+
 export class SearchControls {
   /**
    * @param {Object[]} settings as GET /api/settings describes them
@@ -211,18 +214,19 @@ export class SearchControls {
     return h('div', { class: 'setting' }, label, output, input, help);
   }
 
-  /** The seed as a number, and a button that draws again with the next one. */
+  /** The seed as a number, empty for the model's own, and a button that draws again with another one. */
   seed(setting, common, label, help) {
-    const input = h('input', { ...common, type: 'number', min: 0, max: setting.maximum ?? null, step: 1 });
-    input.value = this.search.seed ?? 0;
+    const range = { min: 0, max: setting.maximum ?? null, step: 1, placeholder: 'automatic' };
+    const input = h('input', { ...common, ...range, type: 'number' });
+    input.value = this.search.seed ?? '';
     const commit = () => {
-      const value = Math.trunc(Number(input.value));
-      if (input.value.trim() === '' || !(value >= 0)) input.value = this.search.seed ?? 0;
-      else this.set('seed', value, true);
+      const value = input.value.trim() === '' ? null : Math.max(Math.trunc(Number(input.value)), 0);
+      input.value = value ?? '';
+      this.set('seed', value, true);
     };
     input.addEventListener('change', commit);
     const again = () => {
-      input.value = Number(this.search.seed ?? 0) + 1;
+      input.value = Math.floor(Math.random() * SEEDS);
       commit();
     };
     const button = h('button', { type: 'button', on: { click: again } }, 'Draw again');
