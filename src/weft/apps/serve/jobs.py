@@ -12,7 +12,7 @@ from weft.apps.serve.costs import ModelShape, estimated_lengths
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.limits import EXACT, check_n_best, check_texts, search_settings
 from weft.apps.serve.models import Models, ServedModel
-from weft.apps.serve.queueing import Job
+from weft.apps.serve.queueing import FIRST_SPEED, Job
 from weft.apps.serve.schemas import ModelRequest, TranslateRequest
 from weft.apps.serve.settings import ServeSettings
 from weft.runtime.processes import to_json
@@ -131,7 +131,9 @@ def queue_of(model: ServedModel, job: Job, texts: Sequence[str]) -> str:
     else:
         work = max(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)
     job.work = max(work, 1.0)
-    return "long" if work > LONG_BATCHES * rates.batch_seconds * rates.speed else "batch"
+    # on a busy machine everything takes long: that does not make an operation a long one beside the others
+    speed = max(rates.speed, FIRST_SPEED)
+    return "long" if work > LONG_BATCHES * rates.batch_seconds * speed else "batch"
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -8,6 +8,7 @@ from weft.attention.ragged_attention import alignment_layer
 from weft.models.architecture import Architecture, architecture_of, count_parameters
 from weft.models.interface import HasCopyProbabilities
 from weft.recipe.choices import CELLS
+from weft.recipe.model import TransformerDecoderSettings
 from weft.runs.layout import read_examples
 from weft.text.frames import DEFAULT_RULES, FrameRules
 
@@ -74,15 +75,16 @@ def heads_of(described: Architecture) -> dict[str, list[int] | None]:
 
 
 def shown_heads(translator: Translator, sizes: dict[str, list[int] | None]) -> str | None:
-    """Which heads of a Transformer the attention of its translations is the mean of, in words; None without a choice."""
+    """The heads of a Transformer whose mean is the attention of a translation, in words; None if there is one head."""
     layers, heads = sizes["cross"] or (0, 0)
     if layers * heads <= 1:
         return None
     if sizes["copy"] is not None:
         return "the attention by which the model copies"
-    chosen = sorted(getattr(translator.recipe.model.decoder, "alignment_heads", ()))
+    settings = translator.recipe.model.decoder
+    chosen = sorted(settings.alignment_heads) if isinstance(settings, TransformerDecoderSettings) else []
     if chosen:
-        return "mean of " + ", ".join(f"layer {layer} head {head}" for layer, head in chosen)
+        return "mean of " + ", ".join(f"layer {layer + 1} head {head + 1}" for layer, head in chosen)
     return f"mean of the {heads} heads of layer {alignment_layer(layers) + 1} of {layers}"
 
 

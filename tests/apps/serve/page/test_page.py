@@ -262,7 +262,9 @@ def test_the_description_of_the_api_has_no_violation(visitor):
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
     violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     visitor.open("#translate", anew=True)
-    assert not [(one["id"], one["nodes"][0]["html"][:200]) for one in violations if one["impact"] in ("serious", "critical")]
+    assert not [
+        (one["id"], one["nodes"][0]["html"][:200]) for one in violations if one["impact"] in ("serious", "critical")
+    ]
 
 
 def test_errors_are_said_in_words_and_go_when_they_no_longer_hold(visitor):
