@@ -27,6 +27,9 @@ ARRIVAL_SECONDS = 2.0
 """The time constant of the average of arrivals: overload that lasts for less is a burst."""
 MAX_SHARE = 0.25
 """The largest fraction of a batch that one request adds to the arrivals: one long request is not overload."""
+ALONE = 5.0
+"""How many times longer a request may wait whose client has no other one waiting, and asks for no more than its share:
+it waits for others, not for itself."""
 MAX_CLIENTS = 1_000
 """Clients whose load is remembered, unless more are active."""
 IDLE = 0.001
@@ -91,6 +94,8 @@ class Admission:
             raise error
         queue = self._queue_time(job, own, waiting) / parallel
         limit = max(self._limit(job.client, batch, now, parallel), own)
+        if limit == self.max_wait and all(other.client != job.client for other in waiting):
+            limit *= ALONE
         if queue + min(remaining, self.rates.batch_seconds) > limit:  # one long search is not overload
             wait = queue + remaining
             message = f"a search would begin in about {wait:.1f} seconds; try again later"

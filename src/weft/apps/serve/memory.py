@@ -94,7 +94,7 @@ def trim_heap() -> None:
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
     with suppress(OSError, AttributeError):
-        return ctypes.CDLL(None).malloc_trim  # type: ignore[no-any-return]
+        return ctypes.CDLL(None).malloc_trim
     return None
 
 

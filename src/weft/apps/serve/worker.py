@@ -235,7 +235,8 @@ class Worker:
             "neighbors": lambda: [operations.neighbors(translator, payload)],
             "positions": lambda: [operations.positions(translator, payload)],
         }
-        with suppress(Abandoned), Cancellation(is_abandoned):
+        steps = op == "stream" and queue == "batch"  # each of which asks
+        with suppress(Abandoned), nullcontext() if steps else Cancellation(is_abandoned):
             return control.run(op, payload, queue, is_abandoned, computations[op])
         return []
 
@@ -291,7 +292,8 @@ class Worker:
         def compute() -> list[bytes]:
             return operations.translate(translator, payload, observer if observed else None)
 
-        with suppress(Abandoned), Cancellation(all_abandoned) if observed else nullcontext():
+        # the steps of a batch ask the observer, which costs less
+        with suppress(Abandoned), Cancellation(all_abandoned) if observed and queue == "long" else nullcontext():
             return self._controlled().run("translate", payload, queue, all_abandoned, compute)
         return [b"null"] * count
 
