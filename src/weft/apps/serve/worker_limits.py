@@ -32,7 +32,7 @@ NICENESS = 10
 class Cancellation(TorchFunctionMode):
     """Ends the computations of this thread at the next PyTorch function once nobody waits for their results.
 
-    It costs about a microsecond for every function: a quarter of the time of a small search, nothing in a long operation.
+    It costs about a microsecond for every function: a quarter of a small search's time, little in a long operation.
     """
 
     def __init__(self, is_abandoned: Callable[[], bool]) -> None:
