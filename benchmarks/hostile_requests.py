@@ -8,7 +8,7 @@ client B from 127.0.0.2: for the service they are two clients.
 
     memory    40 expensive requests (all heads of long texts, exact searches, required phrases, 1,000 pairs to score,
               n-best lists with attention, unread streams, large bodies …), eight at a time: the largest memory of the
-              service and its worker (sampled), and what they have ten seconds later
+              service and its worker (sampled), and what they have ten seconds later; two rounds
     floods    B sends one short text after the other while A floods the service: B's refusals and latencies, beside
               those without a flood; /health meanwhile
     leaving   A leaves in the middle of each of the long operations: seconds until the worker is idle again
@@ -276,6 +276,7 @@ def main() -> None:
     parser.add_argument("--parts", default="memory,floods,leaving")
     parser.add_argument("--memory", type=float, default=2e9, help="the setting memory of the service")
     parser.add_argument("--connections", default="200,500,800", help="of the floods")
+    parser.add_argument("--rounds", type=int, default=2, help="of the expensive requests; the first one loads modules")
     parser.add_argument("--count", type=int, default=40, help="requests of client B for each flood")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--port", type=int, default=8767)
@@ -289,7 +290,8 @@ def main() -> None:
         result: dict[str, Any] = {"settings": settings}
         with process(command, given.port, os.sched_getaffinity(0)) as service:
             if "memory" in given.parts:
-                result["memory"] = asyncio.run(measure_memory(given.port, service.pid))
+                rounds = [asyncio.run(measure_memory(given.port, service.pid)) for _ in range(given.rounds)]
+                result["memory"] = rounds
             if "leaving" in given.parts:
                 result["leaving_s"] = asyncio.run(measure_leaving(given.port))
             if "floods" in given.parts:
