@@ -147,8 +147,7 @@ def start(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def start_inner(asked: argparse.Namespace) -> None:
-    from weft.data.batching.batches import Position, StoredCorpus
-    from weft.data.batching.mixture import Part
+    from weft.data.batching.batches import Part, Position, StoredCorpus
     from weft.data.store.prepared import PreparedFolder
     from weft.data.store.token_store import CorpusSize, PairStore
 

@@ -19,7 +19,7 @@ from weft.apps.bench.scale import Scale
 from weft.evaluation.statistics import number
 from weft.files import save_text
 from weft.pictures.charts.table import cell_text
-from weft.runs.size_limits import gigabytes
+from weft.runtime.devices import gigabytes
 
 ROOT = Path(__file__).parent.parent
 PAGE, IMAGES = ROOT / "docs/performance.md", ROOT / "docs/images/performance"

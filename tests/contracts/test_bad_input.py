@@ -833,7 +833,7 @@ def typed(monkeypatch, capfd, tmp_path) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("weft.text.isolation.CPU_SECONDS", 0.3)
-    monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("weft.data.reading.text_files.MAX_LINE_BYTES", 1 << 20)
     monkeypatch.setattr("weft.apps.cli.raise_on_signals", lambda: None)  # the signals of this process are for pytest
 
     def typed(*arguments: str) -> tuple[int, str, str]:

@@ -19,7 +19,7 @@ import pytest
 
 import weft
 from weft.apps.cli import COMMANDS, main
-from weft.data.preparation.recorded_files import NAME, DataRecord, FileFingerprint
+from weft.data.fingerprints import DATA_FILES, DataRecord, FileFingerprint
 from weft.errors import CheckpointError, DataError
 from weft.evaluation.forgetting import measure_forgetting
 from weft.recipe import load_recipe
@@ -214,7 +214,7 @@ def test_no_command_reads_them(arguments, error, has_record, foreign, canaries, 
     if arguments[:2] == ["train", "RUN"] and not has_record:
         pytest.skip("a run of an older version is resumed, with a warning that names the files")
     if not has_record:
-        (foreign / NAME).unlink()
+        (foreign / DATA_FILES).unlink()
         error = error and error.replace(
             "it is nothing that the run was trained with", "the run has no record of its data"
         )

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from fixtures.corpus_rows import dialogues, instructions, table
 from weft.data.pairs import Pair, Row, RowError
-from weft.data.reading import blocks
+from weft.data.reading import text_files
 from weft.data.reading.corpora import Corpus, ParallelText, PlainLines, TextPairs, read
 from weft.errors import DataError
 
@@ -70,7 +70,7 @@ SOUP = st.lists(
 
 
 NO_TEXT = re.compile(": is (UTF-16|UTF-32|compressed|a zip|a Parquet|an Excel|an old Excel)")
-"""The beginning of a file that is no text (weft.data.reading.signatures)."""
+"""The beginning of a file that is no text (weft.data.reading.text_files)."""
 
 
 def outcome(corpus: Corpus) -> list[Row] | str:
@@ -106,8 +106,8 @@ def test_every_line_is_a_row(
     path = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
     path.write_bytes(PACK[suffix](content))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK_BYTES", size)
-        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        patch.setattr(text_files, "CHUNK_BYTES", size)
+        patch.setattr(text_files, "CHUNK_RECORDS", most)
         for make in LINES.values():
             found = outcome(make(str(path)))
             if isinstance(found, str):

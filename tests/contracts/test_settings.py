@@ -254,7 +254,7 @@ ELSEWHERE = {
     "data.folder": "tests/recipe/test_loading.py",
     "data.bad_rows": "tests/data/store/test_block_tokenizer.py",
     "data.blank_rows": "tests/data/store/test_block_tokenizer.py",
-    "data.temperature": "of mixtures: tests/data/batching/test_mixture.py",
+    "data.temperature": "of mixtures: tests/data/batching/test_batches_mixture.py",
     "data.prompts": "tests/contracts/test_prompts.py",
     "data.prepared": "changes no result: tests/data/preparation/test_prepare.py",
     "data.workers": "changes no result: tests/data/store/test_worker_processes.py",

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from weft.recipe import Recipe
-from weft.recipe.corpus import DialogueFile, ParallelFiles, TableFile
+from weft.recipe.data import DialogueFile, ParallelFiles, TableFile
 from weft.tasks import TASKS
 
 SIZES = {"train": 150, "valid": 20, "test": 12}

@@ -25,7 +25,7 @@ from weft.recipe import (
 )
 from weft.recipe.base import MAX_COUNT
 from weft.recipe.choices import Choice
-from weft.recipe.corpus import ParallelFiles, TableFile
+from weft.recipe.data import ParallelFiles, TableFile
 from weft.recipe.toml import settings_of, write_toml
 
 TRANSFORMER = ["model.encoder.kind=transformer", "model.decoder.kind=transformer"]

@@ -16,7 +16,7 @@ import pytest
 from weft.data.batching.batches import StoredCorpus
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.recipe import Recipe
-from weft.recipe.corpus import NamedCorpus
+from weft.recipe.data import NamedCorpus
 from weft.training.diagnostics import (
     Curves,
     Diagnostics,

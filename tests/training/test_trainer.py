@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from weft.data.batching.batches import Position, StoredCorpus, draw_steps, prefetch
-from weft.data.batching.mixture import Part
+from weft.data.batching.batches import Part, Position, StoredCorpus, draw_steps
+from weft.data.batching.prefetch import prefetch
 from weft.data.store.token_store import PairStore, TokenStore
 from weft.errors import TrainingError
 from weft.models.build import build_model

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from weft.data.pairs import Pair, Row, RowError, text_hashes
-from weft.data.reading.blocks import Block
 from weft.data.reading.corpora import Corpus, Files
+from weft.data.reading.text_files import Block
 from weft.data.structural_holdout import NO_CUT, StructuralCut, learn_cut
 
 Part = Literal["train", "valid", "test", "structure"]

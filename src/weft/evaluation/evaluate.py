@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from weft import __version__
+from weft.data.fingerprints import Overlap
 from weft.data.pairs import Pair
-from weft.data.store.fingerprints import Overlap
 from weft.errors import RecipeError, SearchError, plural
 from weft.evaluation.alignment import AlignmentScore, alignment_error_rate
 from weft.evaluation.max_match import edit_scores, score_edits

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.data.fingerprints import check_recorded_files
 from weft.data.pairs import Pair
 from weft.data.preparation import has_corpus
-from weft.data.preparation.recorded_files import check_recorded_files
 from weft.errors import DataError, plural
 from weft.evaluation.evaluate import evaluate
 from weft.evaluation.pairs import find_pairs

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.data.columns.given_pairs import given_pairs
+from weft.data.fingerprints import Fingerprints, Overlap
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, blank_error, is_blank, is_oversized
 from weft.data.reading.corpora import read
-from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
 from weft.evaluation.m2 import M2Sentence, is_m2, read_m2
 from weft.evaluation.max_match import Edit

@@ -1,7 +1,17 @@
-"""From settings to a model. The modules of a family of models are imported when one is built."""
+"""From settings to a model. The modules of a family of models are imported when one is built.
+
+Whether there is memory to train a model is computed before anything is allocated:
+
+    weights in training   n · (4 + 4 + 4 s) bytes     n parameters, their gradients, s values of the optimizer for each
+    weights in use        4 n bytes, as are those in training that are frozen
+
+An error names the setting, what it needs and the memory that is available.
+"""
 
 from __future__ import annotations
 
+import math
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -11,8 +21,9 @@ from weft.errors import RecipeError
 from weft.models.interface import Encoder
 from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import Seq2Seq
-from weft.recipe import ModelSettings, RecurrentSettings, TransformerSettings
+from weft.recipe import ModelSettings, Recipe, RecurrentSettings, TransformerSettings
 from weft.recipe.choices import ENCODERS, OUTPUTS, resolve
+from weft.runtime.devices import device_memory, gigabytes
 
 if TYPE_CHECKING:
     from weft.models.copying import CopyingSeq2Seq
@@ -23,6 +34,10 @@ if TYPE_CHECKING:
     from weft.models.transformer_decoder import TransformerDecoder
 
     AnyModel = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
+
+FLOAT_BYTES = 4
+OPTIMIZER_VALUES = {"adamw": 2, "adam": 2, "sgd": 1}
+"""Values that an optimizer keeps for each parameter."""
 
 
 def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: int) -> dict[str, tuple[int, ...]]:
@@ -204,3 +219,81 @@ def make_single_encoder(settings: ModelSettings) -> Encoder:
     from weft.models.recurrent import RecurrentEncoder
 
     return RecurrentEncoder(settings)
+
+
+# Sizes
+
+
+def parameter_count(settings: ModelSettings, *, source_size: int, target_size: int) -> int:
+    """The parameters of a model without its bridge, from models of at most three layers.
+
+    A layer is like the one before it or, with dense connections, wider by the same amount each time. So with
+    d = p(3) − p(2) and g = d − (p(2) − p(1)), a stack of 3 + m layers has p(3) + m d + g m (m + 1)/2 parameters.
+    """
+
+    def count(**layers: int) -> int:
+        depths = {side: min(getattr(settings, side).layers, 3) for side in ("encoder", "decoder")} | layers
+        stacks = {side: getattr(settings, side).model_copy(update={"layers": depth}) for side, depth in depths.items()}
+        small = settings.model_copy(update={**stacks, "bridge": "zero"})
+        shapes = parameter_shapes(small, source_size=source_size, target_size=target_size)
+        return sum(map(math.prod, shapes.values()))
+
+    total = three = count()
+    for side in ("encoder", "decoder"):
+        more = getattr(settings, side).layers - 3
+        if more > 0:
+            two = count(**{side: 2})
+            difference = three - two
+            growth = difference - (two - count(**{side: 1}))
+            total += more * difference + growth * more * (more + 1) // 2
+    return total
+
+
+def check_training_memory(recipe: Recipe, *, source_size: int, target_size: int, device: torch.device) -> None:
+    """Fail if the weights, the gradients and the optimizer's state of a model cannot fit in memory."""
+    settings = recipe.model
+    parameters = parameter_count(settings, source_size=source_size, target_size=target_size)
+    each = FLOAT_BYTES * (2 + OPTIMIZER_VALUES[recipe.training.optimizer])
+    if recipe.training.shard == "full" or recipe.training.lora.rank:  # over any number of workers; few are trained
+        each = FLOAT_BYTES
+    available = device_memory(device)
+    if available is None or parameters * each <= available:
+        return
+    needed, costs = parameters * each, f"{each} bytes each"
+    if recipe.training.freeze and parameters * FLOAT_BYTES <= available:
+        trained = _trained_parameters(recipe, source_size=source_size, target_size=target_size)
+        needed = parameters * FLOAT_BYTES + trained * (each - FLOAT_BYTES)
+        costs = f"{each} bytes for each of the {trained:,} that are trained, {FLOAT_BYTES} for the others"
+    if needed > available:
+        raise RecipeError(
+            f"{largest_setting(recipe)}: a model of {parameters:,} parameters needs {gigabytes(needed)} to "
+            f"train ({costs}), and {gigabytes(available)} are available on {device}; make it smaller"
+        )
+
+
+def _trained_parameters(recipe: Recipe, *, source_size: int, target_size: int) -> int:
+    """The parameters that training.freeze does not match."""
+    shapes = parameter_shapes(recipe.model, source_size=source_size, target_size=target_size)
+    patterns = recipe.training.freeze
+    trained = [name for name in shapes if not any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return sum(math.prod(shapes[name]) for name in trained)
+
+
+def largest_setting(recipe: Recipe) -> str:
+    """The setting that most of a model's size is due to: the one that is the largest multiple of its default."""
+    model = recipe.model
+    candidates: list[tuple[float, str]] = [
+        (model.embedding / 256, f"model.embedding = {model.embedding}"),
+        (recipe.tokenizer.size / 8_000, f"tokenizer.size = {recipe.tokenizer.size}"),
+        (model.attention.size / 512, f"model.attention.size = {model.attention.size}"),
+    ]
+    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        if side == "encoder" and model.kind != "seq2seq":
+            continue
+        names = ["layers", "hidden"]
+        if not isinstance(stack, RecurrentSettings):
+            names += ["feed_forward", *(["max_positions"] if stack.positions == "learned" else [])]
+        for name in names:
+            value, default = getattr(stack, name), type(stack).model_fields[name].default
+            candidates.append((value / default, f"model.{side}.{name} = {value}"))
+    return max(candidates)[1]

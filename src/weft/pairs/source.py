@@ -150,7 +150,7 @@ def _is_empty_of_pairs(folder: Path) -> bool:
 
 def _save_pipe(name: str, folder: Path) -> Path:
     """A copy of standard input or of a pipe, compressed if it was: RUN.tsv beside the run folder RUN."""
-    from weft.data.reading.compression import display_name, open_rereadable
+    from weft.data.reading.text_files import display_name, open_rereadable
     from weft.files import replacing
 
     with open_rereadable(name) as spool:

@@ -12,23 +12,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from weft.data.preparation import Transform, check_files, check_test_pairs
 from weft.errors import WeftError, warn
+from weft.files import save_text
 from weft.models.interface import Model
 from weft.pairs.outcome import RunOutcome, evaluate_run
-from weft.pairs.planned_run import PlannedRun, train_planned
 from weft.pairs.race.events import TimeUsed
 from weft.pairs.race.record import RaceRecord
-from weft.pairs.race.run import race_run
+from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
 from weft.pairs.time_limit.budget import TimeLimit
+from weft.pairs.time_limit.fitting import evaluation_items_within, fit_run
 from weft.recipe import Recipe, parse_change
+from weft.recipe.toml import with_comments
+from weft.runs.layout import RunFolder
+from weft.runs.model_card import with_facts
 from weft.training.distributed import SINGLE_PROCESS, Workers
-from weft.training.events import Event, Finished, Fitted
-from weft.training.train import Events, TrainingOptions
+from weft.training.events import Event, Finished, Fitted, Started
+from weft.training.train import Events, TrainingOptions, train_with
+
+
+class PlannedRun(NamedTuple):
+    """A run that is about to be trained."""
+
+    recipe: Recipe
+    folder: Path
+    resume: bool = False
+    limit: TimeLimit | None = None
+    evaluates: bool = False
+    """Whether it is evaluated on the test set at the end."""
+    comments: tuple[str, ...] = ()
+    """For the head of RUN/recipe.toml."""
+    accept_new_data: bool = False
+    candidates: tuple[CandidateRecipe, ...] = ()
+    """Recipes that the time limit is to decide between and to be used up with; the first is ``recipe``."""
+
+    def evaluation_items(self, plan: Fitted | TimeUsed | None) -> int | None:
+        """How many items of the test set there is time to evaluate now; None: all.
+
+        ``plan``: the last event that says how long an item takes.
+        """
+        if plan is None or self.limit is None:
+            return None
+        return evaluation_items_within(self.recipe, plan, self.limit.remaining())
 
 
 @dataclass(frozen=True)
@@ -89,13 +120,12 @@ def train(
     source = None if isinstance(recipe, Recipe) else as_source(recipe, columns, like, resume=resume)
     name = str(recipe) if isinstance(recipe, str | Path) else ""
     request = TrainingRequest(name, changes, out, start, resume, minutes, evaluate, source, None, accept_new_data)
-    request.check_options()
+    if minutes is not None or accept_new_data:
+        request.check_options()
     if isinstance(recipe, Recipe):
-        check_unused(like=like, columns=columns, changes=changes, start=start)
-        folder = Path("runs") / recipe.name if out is None else out
-        evaluates = bool(evaluate) or (evaluate is None and minutes is not None)
-        limit = None if minutes is None else TimeLimit.from_now(minutes, evaluates=evaluates)
-        run = PlannedRun(recipe, folder, resume, limit, evaluates, accept_new_data=accept_new_data)
+        if changes or (like, columns, start) != (None, None, None):
+            check_unused(like=like, columns=columns, changes=changes, start=start)
+        run = _plan_recipe(recipe, request)
     else:
         request = request.with_recommendation()
         request.check()
@@ -103,8 +133,16 @@ def train(
     yield from evaluated(train_run(run, model=model, transforms=transforms), run)
 
 
+def _plan_recipe(recipe: Recipe, request: TrainingRequest) -> PlannedRun:
+    """The run of a request for a recipe that is made already."""
+    folder = Path("runs") / recipe.name if request.out is None else request.out
+    evaluates = bool(request.evaluate) or (request.evaluate is None and request.minutes is not None)
+    limit = None if request.minutes is None else TimeLimit.from_now(request.minutes, evaluates=evaluates)
+    return PlannedRun(recipe, folder, request.resume, limit, evaluates, accept_new_data=request.accept_new_data)
+
+
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """The same events, and at the end of training the result on the test set."""
+    """Pass the events on; after the last of them comes the result on the test set, if the run is evaluated."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):
@@ -159,6 +197,57 @@ def train_run(
     """The events of a planned run, without its evaluation."""
     options = TrainingOptions(model, transforms=transforms, workers=workers)
     if run.candidates and model is None:
+        from weft.pairs.race.run import race_run
+
         yield from race_run(run, options)
     else:
         yield from train_planned(run, options)
+
+
+def train_planned(
+    run: PlannedRun, options: TrainingOptions, *, models: int = 0, step_seconds: float | None = None
+) -> Events:
+    """The events of a planned run without a race; ``models`` and ``step_seconds`` as in `fit_run`."""
+    fit = None
+    if run.limit is not None:
+        fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
+    options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
+    events = annotated(train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    if options.model is None and options.workers.is_main:
+        events = _with_exports(events, RunFolder(run.folder), run.recipe)
+    yield from events
+
+
+def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
+    """Pass the events on; the recipe of the run folder gets these comments as soon as it is written."""
+    text = ""
+    with closing(events):
+        for event in events:
+            if isinstance(event, Started):
+                text = run.recipe.read_text("utf-8") if comments else ""
+            if isinstance(event, Fitted):
+                comments = _fitted_comments(comments, event)
+            if text and isinstance(event, Started | Fitted):
+                save_text(run.recipe, with_comments(text, comments))
+            yield event
+
+
+def _with_exports(events: Events, run: RunFolder, recipe: Recipe) -> Events:
+    """Pass the events on; at the end of training, the model card gets lines about exports."""
+    with closing(events):
+        for event in events:
+            if isinstance(event, Finished) and run.card.is_file():
+                from weft.interop.portability import EXPORTS_TO, NO_EXPORT_TO, export_lines
+
+                lines = export_lines(recipe)
+                save_text(run.card, with_facts(run.card.read_text("utf-8"), lines, (EXPORTS_TO, NO_EXPORT_TO)))
+            yield event
+
+
+def _fitted_comments(comments: list[str], event: Fitted) -> list[str]:
+    """The comments of a recipe whose steps, and with them its schedule, were fitted to a time limit."""
+    if event.steps == event.recipe_steps:
+        return comments
+    kept = [line for line in comments if not line.startswith(("steps: ", "learning rate: "))]
+    reason = f"fitted to {event.minutes:g} min, with warmup and validations; {event.recipe_steps:,} without a limit"
+    return [*kept, f"steps: up to {event.steps:,} ({reason})"]

@@ -1,4 +1,4 @@
-"""Recipes: every setting with its type, default and description, one file per section.
+"""Recipes: every setting with its type, default and description, in a file for each part of a run.
 
 These classes are the only place where a setting is declared. They validate recipes and ``--set``, and are the
 source of the JSON Schema (`Recipe.model_json_schema()`), of ``weft recipes show`` and of docs/settings.md. A recipe
@@ -9,8 +9,7 @@ what it reached; ``summary`` is its line in ``weft recipes``.
 """
 
 from weft.recipe.base import Settings
-from weft.recipe.corpus import CorpusSettings
-from weft.recipe.data import DataSettings
+from weft.recipe.data import CorpusSettings, DataSettings, TokenizerSettings
 from weft.recipe.files import SHIPPED, shipped
 from weft.recipe.loading import load_recipe, make_recipe, parse_change
 from weft.recipe.model import (
@@ -26,7 +25,6 @@ from weft.recipe.model import (
 )
 from weft.recipe.recipe import EvaluationSettings, Recipe
 from weft.recipe.search import SearchSettings
-from weft.recipe.tokenizer import TokenizerSettings
 from weft.recipe.training import TrainingSettings
 
 __all__ = [

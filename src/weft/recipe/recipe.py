@@ -10,11 +10,9 @@ from typing import Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from weft.recipe.base import Seed, Settings
-from weft.recipe.corpus import HubDataset, NamedCorpus, TableFile, as_list
-from weft.recipe.data import DataSettings
+from weft.recipe.data import DataSettings, HubDataset, NamedCorpus, TableFile, TokenizerSettings, as_list
 from weft.recipe.model import ModelSettings, TransformerSettings
 from weft.recipe.search import SearchSettings
-from weft.recipe.tokenizer import TokenizerSettings
 from weft.recipe.training import TrainingSettings
 
 

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from weft.recipe.base import Settings
 from weft.recipe.choices import CELLS, ENCODERS, Choice
-from weft.recipe.corpus import CorpusSettings
+from weft.recipe.data import CorpusSettings
 from weft.recipe.recipe import Recipe
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -36,8 +36,8 @@ class Setting(NamedTuple):
 
 def settings_of(recipe: Settings, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a recipe, in order."""
-    for name, attribute in type(recipe).attributes().items():
-        value, field = getattr(recipe, attribute), type(recipe).model_fields[attribute]
+    for attribute, field in type(recipe).model_fields.items():
+        name, value = field.alias or attribute, getattr(recipe, attribute)
         if isinstance(value, Settings) and not isinstance(value, CorpusSettings):
             yield from settings_of(value, f"{prefix}{name}.")
         else:

@@ -9,7 +9,7 @@
     adapters/NAME/           adapters of these weights (adapters.py)
     training/step-N/         everything that resuming needs: weights, optimizer, random states, position in the data
     training/best/           the best checkpoints, as many as the mean is made of
-    fingerprints.bin         hashes of the training pairs (`weft.data.store.fingerprints`)
+    fingerprints.bin         hashes of the training pairs (`weft.data.fingerprints`)
     data_files.json          fingerprints of the data files (data_record.py)
     examples.json            some sources, for the page of a service (examples.py)
     distillation.json        of a student: its teachers (`weft.pairs.distillation`)

@@ -31,6 +31,10 @@ WORKER_LOCK_FILE = ".lock.worker"
 LOCK_FILES = (LOCK_FILE, WORKER_LOCK_FILE)
 LOCK_PATIENCE = 1.0
 """Seconds that a process waits by default for another one to release a lock."""
+LAUNCHER_PID = "WEFT_LAUNCHER_PID"
+"""Environment variable of the workers: the process of the launcher."""
+WORKER_PATIENCE = 20.0
+"""Seconds that a new run waits for the workers of a killed launcher to end."""
 POLL_SECONDS = 0.1
 MAX_MISSING = 5
 """Attempts in a row after which a folder still does not exist: it is not removed by others, it cannot be created."""
@@ -224,6 +228,33 @@ def lock_owner(folder: Path, name: str = LOCK_FILE) -> LockOwner | None:
         return _lock(handle, path, fcntl.LOCK_SH)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def lock_run(folder: Path, *, is_main: bool = True) -> Iterator[None]:
+    """Lock a run folder for training in this process, if it is the main process of its run.
+
+    A single process, or the first worker of torchrun, holds the lock of the folder itself. A launcher (``--workers``)
+    holds it for all its workers, over their restarts, and the first worker holds another one. So after a launcher was
+    killed, the folder stays locked until its workers have ended as well.
+    """
+    if not is_main:
+        yield
+    elif LAUNCHER_PID in os.environ:
+        with lock_folder(folder, "training", name=WORKER_LOCK_FILE):
+            yield
+    else:
+        with lock_launch(folder):
+            yield
+
+
+@contextmanager
+def lock_launch(folder: Path) -> Iterator[None]:
+    """Lock a run folder for a launcher and its workers, or for a process that trains alone."""
+    with lock_folder(folder, "training"):
+        with lock_folder(folder, "training", name=WORKER_LOCK_FILE, patience=WORKER_PATIENCE):
+            pass  # no worker of an earlier launcher is left
+        yield
 
 
 def check_unlocked(folder: Path) -> None:

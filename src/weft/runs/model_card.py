@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from weft.recipe import Recipe, RecurrentEncoderSettings, RecurrentSettings, TransformerSettings
-from weft.recipe.corpus import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
+from weft.recipe.data import Corpora, DialogueFile, HubDataset, InstructionFile, ParallelFiles, TableFile, as_list
 from weft.runs.weights import STRUCTURAL, WeightsOrigin, resume_command
 from weft.text.tokenizer import Tokenizers
 

@@ -79,7 +79,7 @@ class TensorReading:
 
     def __init__(self, path: Path) -> None:
         """Read and check the header, and allocate memory for the tensors."""
-        from weft.runs.size_limits import check_weights_memory
+        from weft.runtime.devices import check_weights_memory
 
         self._path = path
         with _opened(path, "np") as file:

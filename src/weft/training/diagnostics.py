@@ -23,7 +23,7 @@ import numpy as np
 from weft.data.batching.batches import BatchSource, StoredCorpus
 from weft.errors import plural
 from weft.recipe import Recipe
-from weft.recipe.corpus import as_list
+from weft.recipe.data import as_list
 from weft.training.events import Diagnosis, Event, Finished, Fitted, Skipped, Started, Step, Validation
 
 FEW_PAIRS = 500
@@ -63,10 +63,10 @@ class Loss(NamedTuple):
 
 @dataclass
 class Curves:
-    """What is known of a run so far."""
+    """The course of a run so far."""
 
     steps: int
-    """Of the whole run."""
+    """Steps of the whole run."""
     losses: list[Loss] = field(default_factory=list)
     validations: list[Validation] = field(default_factory=list)
     pairs: int = 0
@@ -232,7 +232,7 @@ class Diagnostics:
         """Before a time limit has reduced them."""
 
     def watch(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
-        """The same events, each followed by its diagnoses; `Finished` stays last."""
+        """Pass the events on, each followed by its diagnoses; `Finished` stays last."""
         with closing(events):
             for event in events:
                 findings = list(self.add(event))

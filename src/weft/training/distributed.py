@@ -7,8 +7,8 @@ not depend on the number of workers, except for the order of floating-point sums
 single process may draw by the number of its cores (threaded_update.py).
 
 Rank and world size come from the environment, as torchrun and other launchers set it (RANK, WORLD_SIZE, LOCAL_RANK).
-Only the main process (rank 0) writes files. A single process is a `Workers` too, for which every operation here is a
-no-op.
+Only the main process (rank 0) writes files. A single process is a `Workers` too, with a world size of 1; it calls none
+of these operations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
@@ -52,6 +52,11 @@ class Workers:
     world_size: int = 1
     local_rank: int = 0
     """Rank among the workers of this machine: the index of its GPU."""
+    is_main: bool = field(init=False)
+    """Whether this is rank 0, the process that validates, writes files and reports."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_main", self.rank == 0)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workers:
@@ -65,11 +70,6 @@ class Workers:
             values = ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
             raise TrainingError(f"{values}: not what a launcher sets; start the workers with torchrun") from None
         return cls(rank, world_size, local_rank)
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this is rank 0, the process that validates, writes files and reports."""
-        return self.rank == 0
 
     def device(self, requested: torch.device) -> torch.device:
         """The device of this worker: every worker of a machine has a GPU of its own."""

@@ -9,11 +9,9 @@ import torch
 from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.recipe.loading import load_recipe
-from weft.recipe.training import LoraSettings
 from weft.runs.layout import RunFolder
 from weft.runs.weights import (
     Tensors,
-    WeightsOrigin,
     check_finite,
     initialize_from,
     is_vocabulary_table,
@@ -66,19 +64,3 @@ def prepare_weights(model: Model, recipe: Recipe, run: RunFolder | None) -> Tens
     base = model_tensors(model)
     add_adapters(model, settings.lora, seed=recipe.seed)
     return base
-
-
-def write_trained(run: RunFolder, model: Model, lora: LoraSettings, weights: Tensors, origin: WeightsOrigin) -> None:
-    """Write the weights to use: those of the model, or of the adapter that is trained."""
-    if lora.rank:
-        from weft.runs.adapters import write_trained as write_adapter
-
-        write_adapter(run, model, lora, weights, origin)
-    else:
-        run.write_model(weights, origin)
-
-
-def write_base(run: RunFolder, base: Tensors) -> None:
-    """Write the weights that adapters are trained on, if any are."""
-    if base:
-        run.write_model(base, WeightsOrigin("base", (0,)))

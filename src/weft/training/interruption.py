@@ -1,24 +1,41 @@
-"""Signals during training: held until the next step boundary, where a checkpoint is saved before they take effect.
+"""Runs that end before their last step: signals, a folder that cannot be written, memory that is not enough.
 
-SIGINT (Ctrl-C), SIGTERM and SIGHUP are held while the training loop works. After the checkpoint, the handler that was
-in force is called: Python's own raises KeyboardInterrupt for SIGINT, that of the operating system ends the process. A
-second signal takes effect at once; signals that the program ignores stay ignored. While a consumer of the events has
-control, and in other threads than the main one, signals are not touched.
+A signal is held until the next step boundary, where a checkpoint is saved before it takes effect. SIGINT (Ctrl-C),
+SIGTERM and SIGHUP are held while the training loop works. After the checkpoint, the handler that was in force is
+called: Python's own raises KeyboardInterrupt for SIGINT, that of the operating system ends the process. A second signal
+takes effect at once; signals that the program ignores stay ignored. While a consumer of the events has control, and in
+other threads than the main one, signals are not touched.
+
+If the run folder cannot be written, because the disk is full or read-only, one line says what was kept. A run that must
+stop because memory is not enough has saved a checkpoint.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from weft.errors import CheckpointError, TrainingError, is_out_of_memory
+from weft.runs.layout import RunFolder
+from weft.runs.locks import part_folder
+from weft.runs.weights import resume_command
+from weft.training.events import Event
+
+if TYPE_CHECKING:
+    from weft.training.trainer import Trainer
 
 Value = TypeVar("Value")
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""Errors that only writing has: no space, quota, size limit, read-only file system."""
 
 
 class _AbandonedError(Exception):
@@ -87,3 +104,50 @@ class SignalHold:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
+
+
+@contextmanager
+def explain_write_errors(run: RunFolder) -> Iterator[None]:
+    """Raise an error in writing to a run folder as a `TrainingError`; other errors stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if not _is_written(error, run):
+            raise
+        file = error.filename or run.path
+        raise TrainingError(f"{file}: cannot write: {error.strerror or error}; {_what_was_kept(run)}") from error
+
+
+def _is_written(error: OSError, run: RunFolder) -> bool:
+    if error.filename is None:
+        return error.errno in DISK_ERRORS
+    folders = {run.path.resolve(), part_folder(run.path)}
+    file = Path(error.filename).absolute()
+    return not folders.isdisjoint({file, *file.parents, file.resolve(), *file.resolve().parents})
+
+
+def _what_was_kept(run: RunFolder) -> str:
+    try:
+        step = run.newest_step()
+    except CheckpointError:
+        return "nothing was kept"
+    resume = resume_command(run.path)
+    return f"the run is kept up to step {step}; once it can be written again, continue with: {resume}"
+
+
+def saved_if_out_of_memory(trainer: Trainer) -> Generator[Event, None, None]:
+    """The events of a run. If memory is not enough even for a single pair, it is saved first, and one line says so."""
+    try:
+        yield from trainer.events()
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        trainer.save_unfinished()
+        yield from trainer.unread
+        trainer.unread.clear()
+        step, run = trainer.saved_step, trainer.folder.path
+        raise TrainingError(
+            f"step {trainer.progress.step + 1}: not enough memory on {trainer.context.device}, even for one pair at a "
+            f"time; {run} is saved at step {step}; free some memory, which other processes may hold, and continue "
+            f"with: {resume_command(run)}"
+        ) from error

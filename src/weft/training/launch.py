@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weft.errors import TrainingError
+from weft.runs.locks import LAUNCHER_PID, lock_launch
 from weft.runtime.processes import end_with_parent
 from weft.training.events import LauncherLost
-from weft.training.run_lock import LAUNCHER_PID, lock_launch
 
 EXIT_CODE_FILE = "WEFT_EXIT_CODE_FILE"
 """Environment variable: the file that holds the exit code once an error has ended this launch."""

@@ -26,7 +26,7 @@ from weft.recipe import TrainingSettings
 from weft.recipe.choices import SCHEDULES, resolve
 from weft.runs.weights import Tensors
 from weft.runtime.replaceable import replaceable
-from weft.training.distributed import full_tensor, is_sharded, shard_like
+from weft.training.distributed import is_sharded, shard_like
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -92,7 +92,7 @@ def _groups(names: Iterable[str]) -> list[str]:
 
 
 def parameter_groups(model: Model, settings: TrainingSettings) -> list[dict[str, Any]] | list[nn.Parameter]:
-    """What an optimizer is made of: the parameters that are trained, in groups of the same learning rate."""
+    """The parameters that are trained, in groups of the same learning rate."""
     parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if settings.layer_decay == 1.0:
         return list(parameters.values())
@@ -124,9 +124,9 @@ def group_rate(group: dict[str, Any], learning_rate: Rate) -> Rate:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
-    """An optimizer's state as tensors named ``PARAMETER.STATE``; if it is sharded, every worker must call this."""
+    """An optimizer's state as tensors named ``PARAMETER.STATE``, sharded if the optimizer's are."""
     return {
-        f"{parameter}.{name}": full_tensor(torch.as_tensor(value))
+        f"{parameter}.{name}": torch.as_tensor(value)
         for parameter, state in optimizer.state_dict()["state"].items()
         for name, value in state.items()
         if value is not None

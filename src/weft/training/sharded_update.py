@@ -11,6 +11,8 @@ the sharded module is the loss itself (`LossModule`), whose forward makes all th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -20,8 +22,13 @@ from weft.data.batching.batches import BatchSource, StepBatches
 from weft.data.store.token_store import Batch
 from weft.models.interface import Model
 from weft.models.transformer import transformer_layers
+from weft.training.distributed import full_tensor
 from weft.training.loss import Loss
+from weft.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from weft.training.update import PlainUpdate, TrainingContext, training_loss
+
+if TYPE_CHECKING:
+    from weft.training.trainer import Trainer
 
 
 class LossModule(nn.Module):
@@ -51,6 +58,19 @@ def shard(model: Model, context: TrainingContext) -> LossModule:
         module.set_gradient_divide_factor(1.0)  # the loss is already divided by the tokens of all workers
         module.set_force_sum_reduction_for_comms(True)
     return loss_module
+
+
+def shard_training(trainer: Trainer) -> None:
+    """Shard the weights and the optimizer state of a run over the workers. Until then they stay off the GPU."""
+    state = optimizer_tensors(trainer.optimizer)
+    if trainer.workers.is_main and trainer.validator:
+        trainer.validator.copy_model()
+    loss_module = shard(trainer.model, trainer.context)
+    optimizer = make_optimizer(trainer.model, trainer.settings)
+    restore_optimizer(optimizer, state, where=str(trainer.folder.path))
+    spare = spare_batch(trainer.data, trainer.context)
+    trainer.optimizer = optimizer
+    trainer.update = ShardedUpdate(loss_module, optimizer, trainer.context, spare=spare)
 
 
 def spare_batch(data: BatchSource, context: TrainingContext) -> Batch:
@@ -89,6 +109,9 @@ class ShardedUpdate(PlainUpdate):
         for _ in range(rounds - len(batches.batches)):
             loss = self.loss(self.spare, sampling_probability)
             (loss.smoothed * 0.0).backward()
+
+    def clip_gradients(self) -> Tensor:
+        return full_tensor(super().clip_gradients())
 
     def reduce(self, likelihood: Tensor) -> None:
         """FSDP has summed the gradients."""

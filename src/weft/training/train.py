@@ -15,6 +15,7 @@ import torch
 
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.batching.word_dropout import protected_ids
+from weft.data.fingerprints import DataRecord, check_unchanged, record_data_files
 from weft.data.pairs import Pair
 from weft.data.preparation import (
     PreparedCorpus,
@@ -26,29 +27,28 @@ from weft.data.preparation import (
     prepare,
 )
 from weft.data.preparation.corpora import example_sources
-from weft.data.preparation.recorded_files import DataRecord, check_unchanged, record_data_files
 from weft.data.reading.corpora import reads_standard_input
 from weft.data.store.block_tokenizer import KEPT
 from weft.errors import DataError, RecipeError, nearest, option, warn
 from weft.evaluation.metrics import METRICS, check_metrics
 from weft.files import save_text
-from weft.models.build import build_model
+from weft.models.build import build_model, check_training_memory
 from weft.models.interface import HasOutputLayer, Model
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, write_toml
 from weft.runs.layout import RunFolder, write_examples
 from weft.runs.load import set_copy_table
+from weft.runs.locks import lock_run
 from weft.runs.model_card import TrainingStatus, model_card
-from weft.runs.size_limits import check_training_memory
-from weft.runs.weights import Tensors
+from weft.runs.weights import Tensors, WeightsOrigin
 from weft.runtime.devices import choose_device
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.diagnostics import Diagnostics
 from weft.training.distillation import check_teacher, freeze_teacher
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started, Step
-from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights, write_base
-from weft.training.run_lock import explain_write_errors, lock_run, saved_if_out_of_memory
+from weft.training.fine_tuning import initialize, initialize_languages, prepare_weights
+from weft.training.interruption import explain_write_errors, saved_if_out_of_memory
 from weft.training.trainer import Trainer
 from weft.training.update import TrainingContext
 from weft.training.validation import RecipeValidation, read_validation_pairs
@@ -116,7 +116,7 @@ class TrainingOptions(NamedTuple):
     teacher: Model | None = None
     """For training.distillation; its vocabularies are those of the run. No recipe names one."""
     tokenizers: Tokenizers | None = None
-    """Of a new run, in place of those that its recipe names or that are learned."""
+    """For a new run, in place of those that its recipe names or that are learned."""
     prepare: Callable[..., PreparedCorpus] = prepare
     """Reads and tokenizes the training data; several runs of a process may share the result."""
 
@@ -124,7 +124,8 @@ class TrainingOptions(NamedTuple):
 def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions) -> Events:
     """`train` with options of every kind."""
     _check_recipe(recipe)
-    check_teacher(recipe, options.teacher)
+    if recipe.training.distillation:
+        check_teacher(recipe, options.teacher)
     recipe = recipe.accepting_new_data()  # to train on the data of a recipe is to ask for them
     folder = RunFolder(out or Path("runs") / recipe.name)
     workers = options.workers
@@ -133,15 +134,17 @@ def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions)
         folder.check().check_resumable()
     elif workers.is_main:
         folder.check_new(folder.path)
-    with explain_write_errors(folder), lock_run(folder.path, workers):
+    with explain_write_errors(folder), lock_run(folder.path, is_main=workers.is_main):
         yield from _train(recipe, folder, options)
 
 
 def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
     workers = options.workers
-    device = workers.device(choose_device(recipe.training.device))
-    workers.wait_for_main()
+    device = choose_device(recipe.training.device)
+    if workers.world_size > 1:
+        device = workers.device(device)
+        workers.wait_for_main()
     resume = options.resume or not workers.is_main  # the main process has created the run folder
     if resume:
         recipe = _resumed_recipe(folder, recipe)
@@ -167,7 +170,9 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     if start is not None:
         initialize(model, start)
         initialize_languages(model, prepared.tokenizers, recipe.tokenizer.new_languages)
-    base = prepare_weights(model, recipe, folder if resume else None)
+    base: Tensors = {}
+    if recipe.training.freeze or recipe.training.lora.rank or options.model is not None:
+        base = prepare_weights(model, recipe, folder if resume else None)
     teacher = None if options.teacher is None else freeze_teacher(options.teacher, device)
     fitted: FittedRun | None = None
     if options.fit is not None:
@@ -182,17 +187,14 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     if resume:
         trainer.restore()
         if workers.is_main:
-            comments = leading_comments(folder.recipe.read_text("utf-8"))
-            save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
-            if options.accept_new_data or DataRecord.load(folder.path) is None:
-                data_files.save(folder.path)
-                prepared.add_fingerprints(folder.path)
+            _update_folder(folder, recipe, prepared, data_files, accept_new_data=options.accept_new_data)
     else:
         _create_folder(trainer, recipe, prepared, base, data_files)
     if workers.is_main:
         folder.truncate_log(trainer.progress.step)
-        workers.record_run(str(folder.path.resolve()))
-        workers.signal_ready()
+        if workers.world_size > 1:
+            workers.record_run(str(folder.path.resolve()))
+            workers.signal_ready()
     dropped |= {f"of data.valid ({kind})": count for kind, count in row_errors.items()}
     events = _events(trainer, recipe, prepared, dropped, None if fitted is None else fitted.event)
     yield from _logged(Diagnostics(recipe, prepared.data).watch(events), trainer)
@@ -209,7 +211,8 @@ def build_initial_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.de
         loss=recipe.training.loss,
         seed=recipe.seed,
     )
-    set_copy_table(model, recipe.model, tokenizers)
+    if recipe.model.copies:
+        set_copy_table(model, recipe.model, tokenizers)
     return model
 
 
@@ -265,7 +268,7 @@ def _events(
 
 
 def _logged(events: Events, trainer: Trainer) -> Iterator[Event]:
-    """The same events, written to the log of the run folder; of the steps every ``training.log_every``-th."""
+    """Pass the events on, and write them to the log of the run folder; every ``training.log_every``-th of the steps."""
 
     def log(event: Event) -> None:
         if not isinstance(event, Step) or event.step % trainer.settings.log_every == 0:
@@ -289,7 +292,8 @@ def _check_recipe(recipe: Recipe) -> None:
     if not isinstance(recipe, Recipe):
         raise RecipeError(f"train: a {type(recipe).__name__} was given; expected a recipe: weft.load_recipe(NAME)")
     metric, several = recipe.training.metric, recipe.evaluation.references == "grouped"
-    check_metrics(recipe.evaluation.metrics, several_references=several, setting="evaluation.metrics")
+    if several or not METRICS.keys() >= {*recipe.evaluation.metrics}:
+        check_metrics(recipe.evaluation.metrics, several_references=several, setting="evaluation.metrics")
     if metric != "loss":
         if metric not in METRICS or not METRICS[metric].single_score:
             names = ["loss", *(name for name, known in METRICS.items() if known.single_score)]
@@ -337,10 +341,22 @@ def _create_folder(
         write_examples(temporary.path, example_sources(recipe))
         status = TrainingStatus(trainer.folder.path, trainer.delivered)
         save_text(temporary.card, model_card(recipe, prepared.tokenizers, status))
-        write_base(temporary, base)
+        if base:
+            temporary.write_model(base, WeightsOrigin("base", (0,)))
         trainer.save(to=temporary)
 
     RunFolder.create(trainer.folder.path, fill)
+
+
+def _update_folder(
+    folder: RunFolder, recipe: Recipe, prepared: PreparedCorpus, data_files: DataRecord, *, accept_new_data: bool
+) -> None:
+    """Write the settings and, if they are accepted, the data of a run that is resumed into its folder."""
+    comments = leading_comments(folder.recipe.read_text("utf-8"))
+    save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
+    if accept_new_data or DataRecord.load(folder.path) is None:
+        data_files.save(folder.path)
+        prepared.add_fingerprints(folder.path)
 
 
 def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:

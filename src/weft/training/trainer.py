@@ -16,7 +16,8 @@ from collections.abc import Generator, Iterator
 
 import torch
 
-from weft.data.batching.batches import BatchSource, StepBatches, draw_steps, prefetch
+from weft.data.batching.batches import BatchSource, StepBatches, draw_steps
+from weft.data.batching.prefetch import prefetch
 from weft.data.batching.word_dropout import with_word_dropout
 from weft.errors import TrainingError
 from weft.models.interface import Model
@@ -24,7 +25,6 @@ from weft.runs.layout import Checkpoint, RunFolder
 from weft.runs.weights import Tensors, WeightsOrigin, average, load_weights, model_tensors, read_tensors, write_tensors
 from weft.training.distributed import full_tensor
 from weft.training.events import Averaged, Event, Finished, Interrupted, Saved, Skipped, Step, Validation
-from weft.training.fine_tuning import write_trained
 from weft.training.forcing import sampling_probability
 from weft.training.interruption import SignalHold
 from weft.training.moving_average import PREFIX, MovingAverage
@@ -73,7 +73,7 @@ class Trainer:
         self.schedule = make_schedule(self.settings)
         self.progress = Progress(validated_step=0)
         self.delivered = self.progress.origin(self.settings)
-        """What model.safetensors holds, once training has ended."""
+        """The weights in model.safetensors, once training has ended."""
         self.signals = SignalHold()
         self.pending: PendingUpdate | None = None
         """The update in flight."""
@@ -87,19 +87,6 @@ class Trainer:
         self.last_report_time = 0.0
         self.update = make_update(self.model, self.optimizer, context, data.corpus_size)
         torch.manual_seed(context.seed)
-
-    def _shard(self) -> None:
-        """Shard the weights and the optimizer state over the workers. Until then they stay off the GPU."""
-        from weft.training.sharded_update import ShardedUpdate, shard, spare_batch
-
-        state = optimizer_tensors(self.optimizer)
-        if self.workers.is_main and self.validator:
-            self.validator.copy_model()
-        loss_module = shard(self.model, self.context)
-        self.optimizer = make_optimizer(self.model, self.settings)
-        restore_optimizer(self.optimizer, state, where=str(self.folder.path))
-        spare = spare_batch(self.data, self.context)
-        self.update = ShardedUpdate(loss_module, self.optimizer, self.context, spare=spare)
 
     def restore(self) -> None:
         """Restore the newest checkpoint of the folder."""
@@ -127,16 +114,16 @@ class Trainer:
         """
         folder, progress, start_time = to or self.folder, self.progress, time.monotonic()
         if self.workers.is_main or self.sharded:
-            weights = self._full_weights()
+            weights = self._gathered(model_tensors(self.model))
             averages = {} if self.moving_average is None else self.moving_average.checkpoint_tensors()
-            tensors = {**optimizer_tensors(self.optimizer), **averages, **rng_tensors()}
+            tensors = {**self._gathered(optimizer_tensors(self.optimizer)), **averages, **rng_tensors()}
         if self.workers.is_main:
             self._check_finite(weights)
             if not progress.best or self.settings.choose == "last":
                 self._write_model(self._averaged(weights), progress.origin(self.settings), folder)
             folder.write_checkpoint(progress.step, Checkpoint(weights, tensors, progress.model_dump()))
             folder.prune(progress.step, progress.best_steps)
-        if self.in_loop:
+        if self.in_loop and self.workers.world_size > 1:
             self.workers.barrier()
         self.saved_step = progress.step
         self.save_time = time.monotonic()
@@ -144,7 +131,13 @@ class Trainer:
         return Saved(progress.step, str(folder.checkpoint_path(progress.step)))
 
     def _write_model(self, weights: Tensors, origin: WeightsOrigin, folder: RunFolder) -> None:
-        write_trained(folder, self.model, self.settings.lora, weights, origin)
+        """Write the weights to use: those of the model, or of the adapter that is trained."""
+        if self.settings.lora.rank:
+            from weft.runs.adapters import write_trained
+
+            write_trained(folder, self.model, self.settings.lora, weights, origin)
+        else:
+            folder.write_model(weights, origin)
 
     def _check_finite(self, weights: Tensors) -> None:
         """End the run, as it was last saved, if a weight is not finite: a high learning rate alone can cause that."""
@@ -156,13 +149,15 @@ class Trainer:
             "lower training.learning_rate or training.clip and use --resume"
         )
 
-    def _full_weights(self) -> Tensors:
-        """All weights, in the main process; a collective operation if they are sharded."""
+    def _gathered(self, tensors: Tensors) -> Tensors:
+        """Whole tensors, in the main process; a collective operation if they are sharded."""
+        if not self.sharded:
+            return tensors
         gathered = {}
-        for name, parameter in model_tensors(self.model).items():
-            full = full_tensor(parameter)
+        for name, tensor in tensors.items():
+            full = full_tensor(tensor)
             if self.workers.is_main:
-                gathered[name] = full if full is parameter else full.cpu()
+                gathered[name] = full if full is tensor else full.cpu()
         return gathered
 
     def _averaged(self, weights: Tensors) -> Tensors:
@@ -199,7 +194,9 @@ class Trainer:
         progress = self.progress
         self.in_loop = True
         if self.sharded:
-            self._shard()
+            from weft.training.sharded_update import shard_training
+
+            shard_training(self)
         steps = self.steps()
         self.save_time = time.monotonic()
         start_time = time.monotonic() - progress.seconds
@@ -260,7 +257,9 @@ class Trainer:
         interval = max(60 * self.settings.save_minutes, 50 * self.save_seconds)
         elapsed = time.monotonic() - self.save_time
         due = self.workers.is_main and self.settings.save_minutes > 0 and elapsed >= interval
-        interruption, save_now = self.workers.maximum(self.signals.pending, int(due))
+        interruption, save_now = self.signals.pending, int(due)
+        if self.workers.world_size > 1:
+            interruption, save_now = self.workers.maximum(interruption, save_now)
         return interruption, bool(save_now) and self.saved_step != self.progress.step
 
     def _stop_reason(self) -> str:
@@ -316,7 +315,7 @@ class Trainer:
             self.model.train()
         step = batches.step
         learning_rate = settings.learning_rate * self.schedule(step) * progress.learning_rate_decay(settings)
-        sampled = sampling_probability(settings, step)
+        sampled = 0.0 if settings.forcing == "teacher" else sampling_probability(settings, step)
         result = self.update(batches, learning_rate=learning_rate, sampling_probability=sampled)
         if self.moving_average is not None:
             self.moving_average.update(step)
@@ -361,7 +360,7 @@ class Trainer:
         """Validate the model, and keep its weights if they are among the best; None if a signal has arrived."""
         progress, validator = self.progress, self.validator
         assert validator is not None
-        weights = self._averaged(self._full_weights()) if self.sharded or self.workers.is_main else {}
+        weights = self._averaged(self._gathered(model_tensors(self.model)))
         validate = validator.scores if self.moving_average is None else validator.scores_of_other
         scores = self.workers.from_main(lambda: self.signals.interruptible(lambda: validate(weights)))
         if scores is None:

@@ -23,13 +23,13 @@ from weft.data.store.token_store import Batch, CorpusSize
 from weft.models.interface import Model
 from weft.models.recurrent import has_recurrence
 from weft.recipe import TrainingSettings
-from weft.runs.out_of_memory import DividedWork, release_memory
+from weft.runtime.devices import DividedWork, release_memory
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
 from weft.training.consistency import consistency_loss
 from weft.training.distillation import distillation_loss
-from weft.training.distributed import SINGLE_PROCESS, Workers, full_tensor, seed_rng
+from weft.training.distributed import SINGLE_PROCESS, Workers, seed_rng
 from weft.training.loss import Loss, batch_loss
 from weft.training.optimizer import Rate, group_rate
 
@@ -38,14 +38,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What every part of a training run depends on, beside model and data."""
+    """Settings, device and workers of a training run, which every part of it depends on."""
 
     settings: TrainingSettings
     seed: int = 1
     device: torch.device = CPU
     workers: Workers = SINGLE_PROCESS
     begin: int = BEGIN
-    """What the decoder reads first."""
+    """The token that the decoder reads first."""
     protected_ids: frozenset[int] = SPECIAL_IDS
     """Source ids that word dropout never replaces."""
     teacher: Model | None = None
@@ -155,7 +155,8 @@ class PlainUpdate:
         release_memory()
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
-        with allow_tf32(self.precision == "tf32"):
+        on_gpu = self.context.device.type == "cuda"
+        with allow_tf32(self.precision == "tf32") if on_gpu else nullcontext():
             statistics = self._update(batches, learning_rate, sampling_probability)
         return UpdateResult(lambda: statistics)
 
@@ -165,7 +166,7 @@ class PlainUpdate:
         self.run_missing_batches(batches, sampling_probability)
         self._seed_batch(batches.step, self.settings.accumulate)
         self.reduce(likelihood)
-        norm = full_tensor(self.clip_gradients())
+        norm = self.clip_gradients()
         statistics = UpdateStatistics(*torch.stack([likelihood / batches.target_tokens, norm]).tolist())
         if statistics.is_finite:
             self.set_learning_rate(learning_rate)
@@ -217,7 +218,8 @@ class PlainUpdate:
 
     def reduce(self, likelihood: Tensor) -> None:
         """Sum the gradients and the likelihood over all workers."""
-        self.workers.all_reduce_gradients(self.model.parameters(), likelihood)
+        if self.workers.world_size > 1:
+            self.workers.all_reduce_gradients(self.model.parameters(), likelihood)
 
 
 @replaceable

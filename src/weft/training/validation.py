@@ -6,6 +6,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from itertools import compress
 from random import Random
 from typing import Any, NamedTuple
@@ -22,9 +23,9 @@ from weft.evaluation.pairs import GROUPINGS, EvaluationItems
 from weft.models.interface import Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
-from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runs.weights import STRUCTURAL, Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
+from weft.runtime.devices import DividedWork, release_memory
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.inputs import is_within, max_tokens
@@ -115,6 +116,7 @@ class RecipeValidation:
 
     def __init__(self, recipe: Recipe, pairs: list[Pair], prepared: PreparedCorpus, device: torch.device) -> None:
         self.recipe = recipe
+        self.pairs = pairs
         self.prepared = prepared
         self.device = device
         self.metric = recipe.training.metric
@@ -124,14 +126,12 @@ class RecipeValidation:
             tokenizers,
             sources=recipe.source_role,
             max_length=recipe.data.max_length,
-            sentence_ids=sentence_ids(recipe.model, tokenizers),
+            sentence_ids=sentence_ids(recipe.model, tokenizers) if recipe.model.copies else None,
         )
         if not len(self.encoded):
             setting = "data.holdout.valid" if recipe.data.holdout.valid else "data.valid"
             raise DataError(f"{setting}: no pair is left to validate on")
-        items = self._translatable(GROUPINGS[recipe.evaluation.references](pairs))
-        self.items = sample_items(items, recipe.training.valid_sentences, seed=recipe.seed)
-        self.sample = len(self.items.sources), len(items.sources)
+        self.sample = None if self.metric == "loss" else (len(self.items.sources), len(self.all_items.sources))
         self.structural = self._structural() if has_corpus(recipe, "structure") else None
 
     def _structural(self) -> RecipeValidation | None:
@@ -156,8 +156,15 @@ class RecipeValidation:
             return 0
         return len(self.items.sources) + (0 if self.structural is None else self.structural.searched)
 
-    def _translatable(self, items: EvaluationItems) -> EvaluationItems:
-        """The items without sources that are too long to be translated, which a warning counts."""
+    @cached_property
+    def items(self) -> EvaluationItems:
+        """A sample of the validation set, to translate."""
+        return sample_items(self.all_items, self.recipe.training.valid_sentences, seed=self.recipe.seed)
+
+    @cached_property
+    def all_items(self) -> EvaluationItems:
+        """The validation set without sources that are too long to be translated, which a warning counts."""
+        items = GROUPINGS[self.recipe.evaluation.references](self.pairs)
         limit, tokenizers = max_tokens(self.recipe.data.max_length), self.prepared.tokenizers
         kept = [self.metric == "loss" or is_within(limit, tokenizers, source=source) for source in items.sources]
         if all(kept):

@@ -12,8 +12,8 @@ from torch import Tensor
 from weft.attention.ragged_attention import alignment_weights
 from weft.data.store.token_store import PairStore, length_sorted_batches
 from weft.models.interface import Model
-from weft.runs.out_of_memory import DividedWork
 from weft.runtime.activity import activity
+from weft.runtime.devices import DividedWork
 from weft.search.interface import Hypothesis
 
 BATCH_TOKENS = 4096

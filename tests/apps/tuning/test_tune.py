@@ -269,9 +269,7 @@ class TestTestSet:
         monkeypatch.setattr("weft.apps.tuning.candidates.VARIANTS", ())
 
     def test_a_file_of_its_own(self, tiny, tmp_path, pairs, opened_files, monkeypatch):
-        monkeypatch.setattr(
-            "weft.data.preparation.recorded_files._hash", lambda *file: ""
-        )  # of which a run records the fingerprint
+        monkeypatch.setattr("weft.data.fingerprints._hash", lambda *file: "")  # of which a run records the fingerprint
         recipe = tiny({**REAL, **pairs, "data.valid": "valid.tsv", "data.test": "test.tsv"})
         tuned(InlineRunner(), tmp_path / "out", recipe)
         names = {path.name for path in opened_files}

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from weft.data.batching import batches as module
 from weft.data.batching.batches import (
     POOL_BATCHES,
+    Mixture,
+    Part,
     Position,
     StoredBatchStream,
     StoredCorpus,
@@ -18,7 +20,6 @@ from weft.data.batching.batches import (
     pool_size,
     side_budgets,
 )
-from weft.data.batching.mixture import Mixture, Part
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, length_sorted_batches, split_by_budget
 from weft.errors import DataError
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.data.batching.batches import Position
-from weft.data.batching.mixture import Part
+from weft.data.batching.batches import Part, Position
 from weft.data.batching.streaming import WINDOW_BLOCKS, StreamedCorpus, StreamedPart
 from weft.data.preparation import prepare
-from weft.data.reading import blocks
+from weft.data.reading import text_files
 from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.errors import DataError
 from weft.recipe import make_recipe
@@ -168,7 +167,7 @@ def test_only_as_much_is_read_as_is_trained_on():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Two corpora in pieces of three lines."""
-    monkeypatch.setattr(blocks, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(text_files, "CHUNK_RECORDS", 3)
     for name, count in (("a", 70), ("b", 11)):
         lines = [f"{name} w{n % 7}{' q' * (n % 4)}\tx{n % 5}{' z' * (n % 3)}\n" for n in range(count)]
         (tmp_path / f"{name}.tsv").write_text("".join(lines), "utf-8")

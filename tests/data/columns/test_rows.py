@@ -58,7 +58,7 @@ def test_a_large_file_is_read_at_several_places(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_compressed_file_is_counted_beyond_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.data.reading.blocks.CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("weft.data.reading.text_files.CHUNK_BYTES", 1_000)
     path = tmp_path / "a.tsv.gz"
     path.write_bytes(gzip.compress(b"word\tx\n" * 1_000_000))
     stream = RowStream(PairInput(str(path)), read_bytes=1_000)
@@ -79,7 +79,7 @@ def test_a_line_without_end_is_refused_wherever_it_is(
     lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was read to its end, a gigabyte, at every offset that is within it."""
-    monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("weft.data.reading.text_files.MAX_LINE_BYTES", 1000)
     monkeypatch.setattr("weft.data.columns.rows.CHUNK_BYTES", 100)
     path = tmp_path / "a.tsv"
     path.write_text(lines.format(long="x" * 20_000, many="a\tb\n" * 1000), "utf-8")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from weft.data.reading import blocks
+from weft.data.reading import text_files
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Files are read in blocks of three lines."""
-    monkeypatch.setattr(blocks, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(text_files, "CHUNK_RECORDS", 3)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.data.pairs import Pair
-from weft.data.reading import compression as unpacking
-from weft.data.reading.compression import compression_of, inner_name, open_rereadable
+from weft.data.reading.compression import compression_of, inner_name
 from weft.data.reading.corpora import TextPairs, read
 from weft.data.reading.lines import read_lines
 from weft.data.reading.pair_files import read_pairs, write_pairs
+from weft.data.reading.text_files import open_rereadable
 from weft.errors import DataError
-from weft.runtime.activity import Activity, observing
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -152,102 +149,9 @@ def test_a_pair_that_cannot_be_written_leaves_the_old_file(tmp_path: Path, suffi
     assert path.read_bytes() == b"old" and [*tmp_path.iterdir()] == [path]
 
 
-class TestPipes:
-    def test_standard_input_can_be_read_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        corpus = TextPairs(("-",))
-        for content in (b"a\tb\nc\td", b"e\tf\n"):  # another standard input is another corpus
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-            first = list(read(corpus))
-            assert list(read(corpus)) == first and len(first) == content.count(b"\t")
-            running = [corpus.blocks() for _ in range(2)]
-            assert [next(blocks).name for blocks in running] == ["<standard input>"] * 2, "each at its own place"
-        assert corpus.files() == []
-
-    def test_no_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sys, "stdin", None)
-        with pytest.raises(DataError, match=r"^<standard input>: is closed; give a file$"):
-            list(read(TextPairs(("-",))))
-
-    @pytest.mark.parametrize("name", ["pipe", "pipe.gz"])
-    def test_a_named_pipe_can_be_read_again(self, tmp_path: Path, name: str) -> None:
-        path = tmp_path / name
-        os.mkfifo(path)
-        content = b"a\tb\n" * 100_000
-        packed = gzip.compress(content) if name.endswith(".gz") else content
-        writer = threading.Thread(target=lambda: path.write_bytes(packed))
-        writer.start()
-        assert contents(path) == content and contents(path) == content
-        assert TextPairs((str(path),)).files() == [], "there is nothing of it to look at later"
-        writer.join()
-
-    def test_pipes_of_one_name_in_two_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A process may read the second long after the first."""
-        for name in ("first", "second"):
-            (tmp_path / name).mkdir()
-            monkeypatch.chdir(tmp_path / name)
-            os.mkfifo("pipe")
-            path, content = Path("pipe").absolute(), name.encode()
-            writer = threading.Thread(target=path.write_bytes, args=(content,), daemon=True)
-            writer.start()
-            assert contents(Path("pipe")) == content == contents(Path("pipe"))
-            writer.join(60)
-            assert not writer.is_alive()
-
-    def test_waiting_for_a_program_that_writes_to_it_is_an_activity(self, tmp_path: Path) -> None:
-        path = tmp_path / "pipe"
-        os.mkfifo(path)
-        waiting: list[str] = []
-
-        class Observer:
-            def begin(self, activity: Activity) -> None:
-                waiting.append(activity.what)
-                if len(waiting) == 1:
-                    threading.Thread(target=lambda: path.write_bytes(b"a\n")).start()
-
-            def end(self, activity: Activity) -> None: ...
-
-        with observing(Observer()), unpacking.open_decompressed(path) as file:
-            assert file.read() == b"a\n"
-        assert waiting == [f"waiting for a program that writes to {path}"]
-
-    def test_a_full_disk_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Full(io.BytesIO):
-            def write(self, data: object) -> int:
-                raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
-        monkeypatch.setattr(unpacking.tempfile, "TemporaryFile", Full)
-        with pytest.raises(DataError, match=r"^<standard input>: 4 bytes and more leave less than .* or set TMPDIR$"):
-            list(read(TextPairs(("-",))))
-
-
 def test_pyarrow_is_asked_for_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.zst"
     path.write_bytes(PACK[".zst"](b"a\tb\n"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"a\.zst: needs pyarrow; pip install pyarrow$"):
         list(read_pairs(path))
-
-
-def test_a_pipe_without_end_is_refused(tmp_path, monkeypatch):
-    def endless(chunk):
-        return io.BufferedReader(
-            type(
-                "Endless",
-                (io.RawIOBase,),
-                {
-                    "readable": lambda self: True,
-                    "readinto": lambda self, buffer: buffer.__setitem__(slice(0, len(chunk)), chunk) or len(chunk),
-                },
-            )()
-        )
-
-    with (tmp_path / "copy").open("wb") as copy:
-        monkeypatch.setattr("weft.data.reading.lines.MAX_LINE_BYTES", 1 << 20)
-        with pytest.raises(DataError, match=r"^/dev/zero: a line of more than 1048576 bytes; is this a text file\?$"):
-            unpacking.copy_bounded(endless(b"\0" * 4096), copy, "/dev/zero")
-        with pytest.raises(DataError, match=r"^/dev/urandom: is binary data, expected UTF-8 text$"):
-            unpacking.copy_bounded(endless(bytes(range(256)) * 16), copy, "/dev/urandom")
-        monkeypatch.setattr(unpacking, "MIN_FREE_BYTES", 1 << 60)
-        with pytest.raises(DataError, match=r"^<standard input>: 67,[0-9,]+ bytes and more leave less than .* TMPDIR$"):
-            unpacking.copy_bounded(endless(b"a\tb\n" * 1024), copy, "-")

@@ -26,7 +26,7 @@ from weft.data.reading.corpora import (
     expand,
     read,
 )
-from weft.recipe.corpus import TableFile
+from weft.recipe.data import TableFile
 
 
 class TestFiles:

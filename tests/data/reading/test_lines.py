@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.data.reading import lines
+from weft.data.reading import lines, text_files
 from weft.data.reading.lines import chunk_lines, read_lines, stream_lines
 from weft.errors import DataError
 
@@ -142,7 +142,7 @@ def test_damaged_gzip(tmp_path):
 def test_a_line_has_a_longest_length(tmp_path, monkeypatch):
     path = tmp_path / "binary"
     path.write_bytes(b"a\n" + b"x" * 100)
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 99)
     assert failure(path) == f"{path}:2: a line of more than 99 bytes; is this a text file?"
 
 
@@ -266,7 +266,7 @@ class TestPipes:
     def test_a_line_has_a_longest_length(
         self, pipe: Callable[[bytes], object], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(lines, "MAX_LINE_BYTES", 9)
+        monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 9)
         pipe(b"a\n" + b"x" * 30)
         found = stream_lines("-")
         assert next(found) == "a"

@@ -13,8 +13,7 @@ from weft.errors import DataError
 from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual, closest
 from weft.pairs.distillation.method import Method
 from weft.recipe import Recipe, make_recipe
-from weft.recipe.corpus import NamedCorpus, TableFile
-from weft.recipe.data import DataSettings
+from weft.recipe.data import DataSettings, NamedCorpus, TableFile
 from weft.translation.translator import Translator
 
 

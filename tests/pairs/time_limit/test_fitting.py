@@ -15,7 +15,7 @@ from weft.pairs.time_limit import fitting
 from weft.pairs.time_limit.budget import Speed, TimeLimit
 from weft.pairs.time_limit.speed import Measured
 from weft.recipe import Recipe
-from weft.recipe.corpus import NamedCorpus
+from weft.recipe.data import NamedCorpus
 from weft.training.events import Fitted
 from weft.training.train import NewRun
 from weft.training.update import TrainingContext

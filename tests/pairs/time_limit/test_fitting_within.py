@@ -11,12 +11,12 @@ import pytest
 
 from fixtures.training_runs import TRANSFORMER, contents
 from weft.errors import RecipeError, WeftWarning
-from weft.pairs import planned_run
+from weft.pairs import train as pairs_train
 from weft.pairs.time_limit import fitting, speed
 from weft.pairs.time_limit.budget import Speed
 from weft.pairs.train import train
 from weft.recipe import Recipe, load_recipe
-from weft.recipe.corpus import NamedCorpus
+from weft.recipe.data import NamedCorpus
 from weft.training.events import Averaged, Finished, Fitted, Started, Step, Validation
 
 Tiny = Callable[[dict[str, Any]], Recipe]
@@ -70,7 +70,7 @@ def test_the_recipe_of_the_run_trains_it_again(tiny: Tiny, tmp_path: Path, model
 def test_a_machine_that_becomes_slower(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training ends at once, is validated, and can be resumed up to the steps that were planned."""
     fit = fitting.fit_run
-    monkeypatch.setattr(planned_run, "fit_run", lambda run, **given: fit(run, **given)._replace(deadline=0.0))
+    monkeypatch.setattr(pairs_train, "fit_run", lambda run, **given: fit(run, **given)._replace(deadline=0.0))
     events = list(train(tiny(RECIPE), tmp_path / "run", minutes=100, evaluate=False))
     assert isinstance(events[-1], Finished) and (events[-1].step, events[-1].reason) == (1, "time")
     assert [event.step for event in events if isinstance(event, Validation)] == [1]

@@ -21,7 +21,7 @@ from weft.pictures.charts.chart import Chart, Series
 from weft.pictures.charts.table import Row, Table, table_lines
 from weft.pictures.charts.terminal import chart_lines
 from weft.pictures.terminal import render_lines
-from weft.runs.size_limits import gigabytes
+from weft.runtime.devices import gigabytes
 
 MAX_PROSE = 100
 NEAR = 100

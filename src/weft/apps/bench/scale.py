@@ -28,9 +28,8 @@ from weft.apps.bench.workloads import (
 )
 from weft.errors import InputTooLongError, RecipeError, option
 from weft.recipe import Recipe
-from weft.runs.size_limits import device_memory
 from weft.runtime.activity import activity
-from weft.runtime.devices import choose_device
+from weft.runtime.devices import choose_device, device_memory
 
 PHASES = (UPDATE, ENCODER, STEP)
 WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {

@@ -23,10 +23,10 @@ from weft.apps.bench.sweep import MemoryExhaustedError
 from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch, CorpusSize, PairStore, TokenStore
 from weft.errors import InputTooLongError
-from weft.models.build import build_model
+from weft.models.build import OPTIMIZER_VALUES, build_model, parameter_count
 from weft.models.interface import HasMaxTargetLength, Model
 from weft.recipe import Recipe
-from weft.runs.size_limits import OPTIMIZER_VALUES, device_memory, gigabytes, parameter_count
+from weft.runtime.devices import device_memory, gigabytes
 from weft.runtime.switches import allow_tf32
 from weft.search.interface import SearchRequest
 from weft.text.specials import BEGIN, END

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from weft.data.reading.compression import compression_of, read_errors
-from weft.data.reading.lines import MAX_LINE_BYTES, BadLine, decode_line
+from weft.data.reading.compression import compression_of
+from weft.data.reading.lines import BadLine, decode_line
+from weft.data.reading.text_files import MAX_LINE_BYTES, read_errors
 from weft.errors import DataError
 from weft.files import replacing, save_text
 

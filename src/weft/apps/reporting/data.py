@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from weft.apps.reporting.section import note, paragraph
 from weft.data.filtering.length_histogram import PERCENTILES, LengthHistogram
 from weft.data.filtering.statistics import CorpusStatistics, SideStatistics
+from weft.data.fingerprints import Fingerprints, Overlap
 from weft.data.pairs import Pair
 from weft.data.preparation import find_corpora, has_corpus, read_corpus
-from weft.data.store.fingerprints import Fingerprints, Overlap
 from weft.errors import DataError, plural
 from weft.evaluation.confusions import Units, choose_units
 from weft.pictures.corpus_report import UNSPACED, percent

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from weft.data.fingerprints import Fingerprints
 from weft.data.preparation import has_corpus
-from weft.data.store.fingerprints import Fingerprints
 from weft.errors import DataError
 from weft.evaluation.alignment import AlignmentScore
 from weft.evaluation.comparison import RunResult, matches_of, translate_and_score

@@ -1,29 +1,178 @@
-"""Packing pairs into batches of a token budget. The content of a batch is a pure function of seed and position.
+"""Batches: which pairs come next, and which of them are together. Their content is a function of seed and position.
 
-Pairs come in a shuffled order (`weft.data.batching.mixture`) and are taken by pools of some fifty batches. A pool is
-sorted by length, so that the rows of a batch end at about the same time and a recurrence wastes no steps, and split
-into batches, which are shuffled. Only one pool is computed at a time: starting, or resuming at any batch, takes no
-longer in a corpus of a hundred million pairs than in one of a thousand. A background thread makes the
-batches of a step while a GPU computes the step before (`prefetch`).
+**The order of pairs** is that of a mixture of corpora. Every part of it is read in a shuffled order, repeatedly, each
+time in another order. After g pairs of the mixture, ⌊g·w/W⌋ pairs of a part with weight w out of W have been read: a
+part with twice the weight is read twice as fast, and the position in each part is a function of g.
+
+    by size        w = n             every pair once per epoch (the default)
+    by weight      w as given        small parts are repeated, large ones are not finished in an epoch
+    by temperature w = n^(1/T)       T = 1: by size; T → ∞: uniform                  Arivazhagan et al. 2019
+
+An epoch is as many pairs as the parts have together. A curriculum gives parts a first or a last step: these steps
+divide a run into stages, and each stage reads its parts from the beginning, in new orders.
+
+**Shuffled orders** are pseudorandom permutations without a table: the row at any position of a shuffled corpus is
+computed from the position. A table of a billion positions takes eight gigabytes and a minute; a run would have to make
+it before its first step, and again when it is resumed. `Permutation` computes only the rows at the positions needed. Up
+to `MAX_TABLE` rows it is a table, every order equally likely. Beyond, it is a Feistel network over the next power of
+two, whose rounds mix one half of a position's bits into the other with a keyed hash; a result outside of the corpus is
+permuted again until it is inside (Luby & Rackoff 1988; Black & Rogaway 2002, cycle walking). The network is a bijection
+for any hash.
+
+**Batches.** Pairs are taken by pools of some fifty batches. A pool is sorted by length, so that the rows of a batch end
+at about the same time and a recurrence wastes no steps, and split into batches of a token budget, which are shuffled.
+Only one pool is computed at a time: starting, or resuming at any batch, takes no longer in a corpus of a hundred
+million pairs than in one of a thousand.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import count
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from weft.data.batching.mixture import Mixture, Part
 from weft.data.store.token_store import Batch, CorpusSize, PairStore, split_by_budget
+from weft.errors import DataError
 
 POOL_BATCHES = 50
 """Batches per pool, about."""
+RESOLUTION = 1 << 40
+"""Real-valued weights are rounded to multiples of 1 / RESOLUTION."""
+MAX_TABLE = 1 << 16
+"""The most rows of a permutation that is a table."""
+ROUNDS = 6
+"""Rounds of the Feistel network of a larger one."""
+
+
+class Part(NamedTuple):
+    """One corpus of a mixture."""
+
+    start: int
+    """Its first row in the store."""
+    pairs: int
+    variants: int = 1
+    """Number of stored copies, each tokenized differently (BPE-dropout); variant v starts at start + v · pairs."""
+    weight: float | None = None
+    first_step: int = 1
+    last_step: int | None = None
+
+    def is_active(self, step: int) -> bool:
+        return self.first_step <= step and (self.last_step is None or step <= self.last_step)
+
+
+class Mixture:
+    """Parts of a corpus and their weights. Everything is a pure function of the arguments."""
+
+    def __init__(self, parts: Sequence[Part], *, temperature: float = 1.0, seed: int) -> None:
+        self.parts = tuple(part for part in parts if part.pairs)
+        self.temperature = temperature
+        self.seed = seed
+        if not self.parts:
+            raise DataError("there are no pairs to make batches of")
+
+    @cached_property
+    def stages(self) -> list[int]:
+        """The first step of each stage."""
+        ends = {part.last_step + 1 for part in self.parts if part.last_step is not None}
+        return sorted({1, *(part.first_step for part in self.parts), *ends})
+
+    def stage_of(self, step: int) -> int:
+        return sum(first <= step for first in self.stages) - 1
+
+    def active_parts(self, stage: int) -> list[tuple[int, Part]]:
+        """The parts of a stage, with their numbers."""
+        first = self.stages[stage]
+        active = [(number, part) for number, part in enumerate(self.parts) if part.is_active(first)]
+        if not active:
+            raise DataError(f"data.train: at step {first} no corpus is left to train on; see first_step and last_step")
+        return active
+
+    def check(self, steps: int) -> None:
+        """Raise if a run of that many steps would have a stage without parts."""
+        for stage, first in enumerate(self.stages):
+            if first <= steps:
+                self.active_parts(stage)
+
+    def pairs(self, stage: int) -> int:
+        """Pairs per epoch."""
+        return sum(part.pairs for _, part in self.active_parts(stage))
+
+    def weights(self, stage: int) -> list[int]:
+        """Integers in proportion to the weights of the parts of a stage."""
+        parts = [part for _, part in self.active_parts(stage)]
+        if any(part.weight is not None for part in parts):
+            weights = [1.0 if part.weight is None else part.weight for part in parts]
+        elif self.temperature != 1.0:
+            weights = [part.pairs ** (1 / self.temperature) for part in parts]
+        else:
+            return [part.pairs for part in parts]
+        return [max(round(weight / sum(weights) * RESOLUTION), 1) for weight in weights]
+
+    def rows(self, stage: int, epoch: int, first: int, last: int) -> np.ndarray:
+        """The rows of the pairs `first` to `last` (exclusive) of an epoch, part after part."""
+        weights = self.weights(stage)
+        epoch_start = epoch * self.pairs(stage)
+        rows: list[np.ndarray] = []
+        for (number, part), weight in zip(self.active_parts(stage), weights, strict=True):
+            start, stop = ((epoch_start + pair) * weight // sum(weights) for pair in (first, last))
+            for repetition in range(start // part.pairs, -(-stop // part.pairs)):
+                base = repetition * part.pairs
+                positions = np.arange(max(start - base, 0), min(stop - base, part.pairs))
+                order = Permutation(part.pairs, (self.seed, stage, number, repetition))
+                rows.append(order[positions] + part.start + repetition % part.variants * part.pairs)
+        return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+
+
+class Permutation:
+    """A bijection of 0 … size − 1, which depends on the key alone."""
+
+    def __init__(self, size: int, key: tuple[int, ...]) -> None:
+        self.size = size
+        self.key = key
+        bits = max((size - 1).bit_length(), 2)
+        self.widths = (bits // 2, bits - bits // 2)
+
+    def __getitem__(self, positions: np.ndarray) -> np.ndarray:
+        """The rows at these positions."""
+        if self.size <= MAX_TABLE:
+            return _table(self.size, self.key)[positions]
+        rows = self._feistel(positions.astype(np.uint64))
+        while (outside := np.flatnonzero(rows >= self.size)).size:
+            rows[outside] = self._feistel(rows[outside])
+        return rows.astype(np.int64)
+
+    def _feistel(self, positions: np.ndarray) -> np.ndarray:
+        """Six rounds of the network; the halves may differ by one bit in width, and change roles each round."""
+        widths = self.widths
+        masks = [np.uint64((1 << width) - 1) for width in widths]
+        left, right = positions >> np.uint64(widths[0]), positions & masks[0]  # widths[1] and widths[0] bits
+        for number, key in enumerate(_round_keys(self.key)):
+            left, right = right, left ^ (_hash(right, key) & masks[1 - number % 2])
+        # After an even number of rounds each half is as wide as it was.
+        return (left << np.uint64(widths[0])) | right
+
+
+@lru_cache(maxsize=64)
+def _table(size: int, key: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(list(key)).permutation(size)
+
+
+@lru_cache(maxsize=64)
+def _round_keys(key: tuple[int, ...]) -> tuple[np.uint64, ...]:
+    return tuple(np.random.SeedSequence(list(key)).generate_state(ROUNDS, np.uint64))
+
+
+def _hash(values: np.ndarray, key: np.uint64) -> np.ndarray:
+    """A 64-bit hash of multiplications and shifts; every input bit affects every output bit."""
+    hashed = values + key
+    for shift, factor in ((32, 0xD6E8FEB86659FD93), (32, 0xD6E8FEB86659FD93), (32, 0)):
+        hashed = hashed ^ (hashed >> np.uint64(shift))
+        hashed = hashed * np.uint64(factor) if factor else hashed
+    return hashed
 
 
 class Position(NamedTuple):
@@ -162,11 +311,6 @@ def side_budgets(corpus_size: CorpusSize, budget: int) -> tuple[int, int]:
     return source, target
 
 
-Item = TypeVar("Item")
-POLL_SECONDS = 0.002
-EXHAUSTED = object()
-
-
 class StepBatches(NamedTuple):
     """The batches of one step."""
 
@@ -208,44 +352,3 @@ def draw_steps(
             target_tokens=sum(batch.target_tokens for batch in lazy_batches),
             position=stream.position,
         )
-
-
-def prefetch(items: Iterator[Item], depth: int = 8) -> Iterator[Item]:
-    """Yield the items, made by a background thread up to `depth` in advance.
-
-    Taking an item does not wake the thread, which polls every `POLL_SECONDS` whether there is space. A queue would
-    switch to the thread at that moment, and the GPU would wait while the next batch is made.
-    """
-    ready: deque[Item] = deque()
-    finished: list[BaseException | None] = []
-    stopped = threading.Event()
-
-    def work() -> None:
-        try:
-            while True:
-                while len(ready) >= depth:
-                    if stopped.wait(POLL_SECONDS):
-                        return
-                item = next(items, EXHAUSTED)
-                if item is EXHAUSTED or stopped.is_set():
-                    finished.append(None)
-                    return
-                ready.append(item)  # type: ignore[arg-type]
-        except BaseException as error:
-            finished.append(error)
-
-    thread = threading.Thread(target=work, name="weft-batches", daemon=True)
-    thread.start()
-    try:
-        while True:
-            while not ready and not finished:
-                time.sleep(POLL_SECONDS / 10)
-            if ready:
-                yield ready.popleft()
-            elif finished[0] is not None:
-                raise finished[0]
-            else:
-                return
-    finally:
-        stopped.set()
-        thread.join()

@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.data.batching.batches import LazyBatch, Position, pack_batches, side_budgets
-from weft.data.batching.mixture import Mixture, Part
-from weft.data.reading.blocks import Block
+from weft.data.batching.batches import LazyBatch, Mixture, Part, Position, pack_batches, side_budgets
+from weft.data.reading.text_files import Block
 from weft.data.store.block_tokenizer import FlatSequences, TokenizedBlock
 from weft.data.store.token_store import CorpusSize, PairStore, TokenStore, offsets_of
 from weft.errors import DataError

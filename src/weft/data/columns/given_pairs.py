@@ -15,7 +15,7 @@ from weft.data.reading.corpora import Corpus, Dialogues, Instructions, Table, pa
 from weft.data.reading.delimited import column_names
 from weft.data.reading.formats import DEFAULT, format_of
 from weft.recipe import Recipe
-from weft.recipe.corpus import DialogueFile, InstructionFile, TableFile, as_list
+from weft.recipe.data import DialogueFile, InstructionFile, TableFile, as_list
 
 Tabular = TableFile | InstructionFile | DialogueFile
 

@@ -17,20 +17,27 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from weft.data.pairs import RowError
-from weft.data.reading import lines
+from weft.data.reading import text_files
 from weft.data.reading.arrow import Parquet, is_struct, is_text
-from weft.data.reading.blocks import CHUNK_BYTES, Chunk, LineSplitter, RecordError
-from weft.data.reading.compression import compression_of, display_name, import_pyarrow, open_rereadable
+from weft.data.reading.compression import compression_of, import_pyarrow
 from weft.data.reading.corpora import SurplusBlock, expand, parallel_blocks
 from weft.data.reading.delimited import SEPARATOR_LINE, Csv, Tsv
 from weft.data.reading.formats import DEFAULT, format_of
 from weft.data.reading.json_lines import BLANK_LINE, JsonRecords
-from weft.data.reading.lines import BYTE_ORDER_MARK
 from weft.data.reading.records import as_text
-from weft.data.reading.signatures import check_text
 from weft.data.reading.tables import Selection
+from weft.data.reading.text_files import (
+    BYTE_ORDER_MARK,
+    CHUNK_BYTES,
+    Chunk,
+    LineSplitter,
+    RecordError,
+    check_text,
+    display_name,
+    open_rereadable,
+)
 from weft.errors import DataError, plural
-from weft.recipe.corpus import TableFile
+from weft.recipe.data import TableFile
 from weft.runtime.activity import Activity, activity
 
 READ_BYTES = 32 << 20
@@ -291,9 +298,9 @@ class RowStream:
 
 def _rest_of_line(file: BinaryIO, name: str) -> bytes:
     """The bytes of a file up to the next line end; an error if the line is too long."""
-    line = file.readline(lines.MAX_LINE_BYTES + 1)
-    if len(line) > lines.MAX_LINE_BYTES:
-        raise DataError(f"{name}: a line of more than {lines.MAX_LINE_BYTES} bytes; is this a text file?")
+    line = file.readline(text_files.MAX_LINE_BYTES + 1)
+    if len(line) > text_files.MAX_LINE_BYTES:
+        raise DataError(f"{name}: a line of more than {text_files.MAX_LINE_BYTES} bytes; is this a text file?")
     return line
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from weft.data.filtering.steps import Duplicates, Step, StepError
 from weft.data.pairs import Pair
-from weft.data.reading.blocks import Block
+from weft.data.reading.text_files import Block
 from weft.errors import DataError
 
 KEPT = -1

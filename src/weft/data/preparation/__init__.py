@@ -7,6 +7,7 @@ Rows are read; unreadable and blank ones are errors or counted; then come the st
 training only those that are not filters or noise); then the corpus's tag is put before the source.
 """
 
+from weft.data.preparation.checks import check_corpus, training_overlaps
 from weft.data.preparation.corpora import (
     Transform,
     check_files,
@@ -17,14 +18,13 @@ from weft.data.preparation.corpora import (
     read_corpus,
 )
 from weft.data.preparation.prepare import (
+    EmptyCorpusError,
     PreparedCorpus,
-    check_corpus,
     drop_reasons,
     fingerprint_collector,
+    learn_tokenizers,
     prepare,
-    training_overlaps,
 )
-from weft.data.preparation.tokenizers import EmptyCorpusError, learn_tokenizers
 
 __all__ = [
     "EmptyCorpusError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, cast
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
+from weft.data.fingerprints import check_recorded
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_error, is_blank, is_oversized
-from weft.data.preparation.recorded_files import check_recorded
 from weft.data.reading import corpora
 from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
 from weft.data.splitting import CorpusPart, Part, SplitShares, StructuralHoldout
 from weft.errors import DataError, WeftError, nearest
 from weft.recipe import Recipe
-from weft.recipe.corpus import (
+from weft.recipe.data import (
     CorpusSettings,
     DialogueFile,
     HubDataset,
@@ -36,6 +36,8 @@ from weft.runtime.activity import activity
 
 BLOCK_PAIRS = 4096
 """Pairs of a built-in corpus in a block."""
+MIXING_SETTINGS = {"weight", "first_step", "last_step"}
+"""Settings of a corpus that change nothing in a token store."""
 
 
 Transform = Callable[[Pair], Any]
@@ -81,11 +83,24 @@ class CorpusEntry(NamedTuple):
     corpus: corpora.Corpus
     settings: CorpusSettings
 
+    @property
+    def mixing(self) -> dict[str, Any]:
+        """Its weight and steps in a mixture."""
+        return self.settings.model_dump(include=MIXING_SETTINGS)
+
+
+def corpus_files(entry: CorpusEntry) -> list[Path]:
+    """The files of a corpus; none if a pattern matches none."""
+    try:
+        return entry.corpus.files()
+    except DataError:
+        return []
+
 
 def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> list[CorpusEntry]:
     """The corpora of a split; files are not read yet, and with ``allow_missing`` need not exist.
 
-    Of the recipe of a run, only files that the run was trained with are accepted (recorded_files.py).
+    Of the recipe of a run, only files that the run was trained with are accepted (`weft.data.fingerprints`).
     """
     data = recipe.data
     value = getattr(data, split, None)
@@ -286,15 +301,6 @@ def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:
     if getattr(recipe.data, setting) == "error":
         raise DataError(f"{error.message}; fix it, or set data.{setting} = 'skip'")
     counts[error.kind] += 1
-
-
-def readable_pairs(rows: Iterable[Row], recipe: Recipe) -> Iterator[Pair]:
-    """The pairs among rows, blank ones included; row errors are raised or skipped."""
-    for _, row in rows:
-        if isinstance(row, RowError):
-            skip_row(recipe, row, Counter())
-        else:
-            yield row
 
 
 def example_sources(recipe: Recipe) -> list[str]:

@@ -1,55 +1,62 @@
 """The training corpus of a recipe: read, filtered and tokenized; in memory, in memory-mapped files, or as a stream.
 
-It has learned from its pairs how long outputs may become, and whether they may loop (`learn_length_limits`).
+Its tokenizers are those of another run, of a file, or learned from a sample of the training pairs. It has learned from
+its pairs how long outputs may become, and whether they may loop (`learn_length_limits`).
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.data.batching.batches import BatchSource, StoredCorpus
-from weft.data.batching.mixture import Mixture, Part
+from weft.data.batching.batches import BatchSource, Mixture, Part, StoredCorpus
 from weft.data.batching.streaming import CorpusBlock, StreamedCorpus, StreamedPart
-from weft.data.filtering.steps import Call
-from weft.data.preparation.corpora import CorpusEntry, Transform, find_corpora, has_corpus, pipeline_steps, read_corpus
-from weft.data.preparation.recorded_files import (
-    MIXING_SETTINGS,
-    check_provenance,
+from weft.data.filtering.pipeline import Pipeline, located
+from weft.data.filtering.steps import Call, StepError
+from weft.data.fingerprints import FingerprintCollector, Fingerprints, length_divisor_for
+from weft.data.pairs import Pair, RowError, is_blank
+from weft.data.preparation.corpora import (
+    CorpusEntry,
+    Transform,
     corpus_files,
-    provenance,
-    with_contents,
+    find_corpora,
+    pipeline_steps,
+    skip_row,
 )
-from weft.data.preparation.tokenizers import EmptyCorpusError, make_tokenizers
 from weft.data.store.block_tokenizer import (
     BLANK,
     TOO_LONG,
     UNREADABLE,
     BlockTokenizerSpec,
     MultiCorpusTokenizer,
+    RowCounts,
     TokenizedBlock,
 )
-from weft.data.store.fingerprints import FingerprintCollector, Fingerprints, Overlap, length_divisor_for
-from weft.data.store.prepared import PreparedFolder, RowCounts, StoreWriter, count_rows
-from weft.data.store.token_store import PairStore, TokenStore
+from weft.data.store.prepared import PreparedFolder
+from weft.data.store.token_store import PairStore, StoreWriter, TokenStore
 from weft.data.store.worker_processes import parallel_map
-from weft.errors import DataError, warn
+from weft.errors import DataError, RecipeError, warn
 from weft.recipe import CorpusSettings, Recipe
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.locks import is_empty_folder, lock_folder
 from weft.runtime.activity import activity
 from weft.runtime.processes import core_count
 from weft.search.repetition import LoopLimits, has_loop
-from weft.text.tokenizer import Tokenizers, load_tokenizers
+from weft.text.preprocessing import check_patterns
+from weft.text.tokenizer import Tokenizer, Tokenizers, learn, load_tokenizers, sample
+from weft.text.vocabulary import LearningOptions
 
+MAX_SAMPLED_PAIRS = 5_000_000
+"""Pairs in a sample: a pair counts for at least this part of tokenizer.sample, as every pair takes memory."""
 PARALLEL_BYTES = 32 << 20
 """The size of the text from which worker processes are worth their start."""
 
@@ -117,7 +124,7 @@ def _prepare(
         raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")
     exists = folder is not None and folder.exists() and not is_empty_folder(folder)
     entries = find_corpora(recipe, "train", allow_missing=exists)
-    mixed = [Part(0, 1, **entry.settings.model_dump(include=MIXING_SETTINGS)) for entry in entries]
+    mixed = [Part(0, 1, **entry.mixing) for entry in entries]
     Mixture(mixed, seed=recipe.seed).check(recipe.training.steps)  # before a long preparation
     if folder is not None and exists:
         return _open(recipe, folder, entries, tokenizers)
@@ -134,8 +141,120 @@ def _prepare(
     return store.prepare(tokenizers)
 
 
+def _open(
+    recipe: Recipe, folder: Path, entries: Sequence[CorpusEntry], tokenizers: Tokenizers | None
+) -> PreparedCorpus:
+    from weft.data.preparation.provenance import open_prepared
+
+    return open_prepared(recipe, folder, entries, tokenizers)
+
+
 def _report_waiting(reason: str) -> None:
     warn(f"waiting: {reason}")
+
+
+class EmptyCorpusError(DataError):
+    """All pairs were dropped."""
+
+
+def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
+    """Learn tokenizers from pairs."""
+    settings = recipe.tokenizer
+
+    def learn_kind(kind: str, texts: Iterable[str]) -> Tokenizer:
+        with activity("learning the tokenizer"):
+            return learn(kind, texts, LearningOptions.from_settings(settings))
+
+    sources, targets = _source_texts(recipe, pairs), (pair.target for pair in pairs)
+    if recipe.source_role == "none":
+        joint = learn_kind(settings.target_unit, targets)
+        return Tokenizers(joint, joint)
+    if settings.joint:
+        joint = learn_kind(settings.kind, chain(sources, targets))
+        return Tokenizers(joint, joint)
+    if recipe.source_role == "prompt":
+        raise RecipeError("tokenizer.joint: a language model reads prompts and answers alike; it needs joint = true")
+    return Tokenizers(learn_kind(settings.kind, sources), learn_kind(settings.target_unit, targets))
+
+
+def _source_texts(recipe: Recipe, pairs: Sequence[Pair]) -> Iterable[str]:
+    """The sources, or each column of them."""
+    sources = (pair.source for pair in pairs)
+    if recipe.model.sources.count == 1:
+        return sources
+    from weft.text.columns import columns_of_texts
+
+    return columns_of_texts(sources)
+
+
+def make_tokenizers(
+    recipe: Recipe,
+    entries: Sequence[CorpusEntry],
+    start: Sequence[Path] = (),
+    transforms: Sequence[Transform] = (),
+) -> Tokenizers:
+    """The tokenizers of a new run; ``start``: the tokenizer files of the run that it starts from."""
+    settings = recipe.tokenizer
+    languages = settings.source_language, settings.target_language
+    if start:
+        tokenizers = load_tokenizers(start).with_new_languages(settings.new_languages).with_languages(*languages)
+        if not settings.extend:
+            return tokenizers
+        return _extend(recipe, tokenizers, _sample_pairs(recipe, entries, transforms))
+    if settings.file is not None:
+        files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
+        return load_tokenizers([Path(recipe.data.folder) / file for file in files]).with_languages(*languages)
+    check_patterns(settings.protect)  # before the corpus is read
+    return learn_tokenizers(recipe, _sample_pairs(recipe, entries, transforms))
+
+
+def _numbered_pairs(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Iterator[tuple[int, Pair]]:
+    """All pairs that can be read and are not blank, each with the index of its corpus."""
+    reads_source = recipe.source_role != "none"
+    for index, entry in enumerate(entries):
+        with activity(f"reading {entry.name}", "pairs") as reading:
+            for block in entry.corpus.blocks():
+                for _, row in block.rows():
+                    if isinstance(row, RowError):
+                        skip_row(recipe, row, Counter())
+                    elif not is_blank(row, sources=reads_source):
+                        reading.done += 1
+                        yield index, row
+
+
+def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> list[Pair]:
+    """The pairs to learn a tokenizer from: all of a corpus that is not too large, else a random sample of them."""
+    least = recipe.tokenizer.sample // MAX_SAMPLED_PAIRS
+    sampled = sample(
+        _numbered_pairs(recipe, entries),
+        size=lambda row: max(len(row[1].source) + len(row[1].target), least),
+        characters=recipe.tokenizer.sample,
+        seed=recipe.seed,
+    )
+    pairs: list[Pair] = []
+    for index, entry in enumerate(entries):
+        pipeline = Pipeline(pipeline_steps(recipe, entry.settings, transforms), seed=recipe.seed)
+        try:
+            pairs += pipeline.run([pair for corpus, pair in sampled if corpus == index]).pairs
+        except StepError as error:
+            raise located(error, entry.corpus.blocks()) from None
+    if not pairs:
+        raise EmptyCorpusError("data.train: no pair is left to train on; `weft data check` says why they were dropped")
+    return pairs
+
+
+def _extend(recipe: Recipe, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> Tokenizers:
+    """The tokenizers of another run, with new ids for symbols of the pairs that they do not know."""
+    minimum = recipe.tokenizer.minimum_count
+    targets = [pair.target for pair in pairs]
+    sources = [*_source_texts(recipe, pairs)] if recipe.source_role != "none" else []
+    if tokenizers.joint:
+        joint = tokenizers.source.extended([*sources, *targets], minimum_count=minimum)
+        return Tokenizers(joint, joint)
+    return Tokenizers(
+        tokenizers.source.extended(sources, minimum_count=minimum),
+        tokenizers.target.extended(targets, minimum_count=minimum),
+    )
 
 
 class _StoreBuilder:
@@ -176,11 +295,12 @@ class _StoreBuilder:
                 spec = replace(spec, variant=variant, length_divisor=length_divisor)
                 counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), entry.name))
             self.counts.append(counts)
-            mixing = entry.settings.model_dump(include=MIXING_SETTINGS)
-            self.parts.append(Part(start, counts.kept, variants, **mixing))
+            self.parts.append(Part(start, counts.kept, variants, **entry.mixing))
 
     def fill(self, tokenizers: Tokenizers, path: Path, writer: StoreWriter) -> dict[str, Any]:
         """Write tokenizers and corpora into a folder; what else about.json must record."""
+        from weft.data.preparation.provenance import provenance, with_contents
+
         made_of = with_contents(provenance(self.recipe, self.entries))
         tokenizers.save(path)
         self.write(tokenizers, writer)
@@ -194,12 +314,12 @@ class _StoreBuilder:
 
     def _collected(self, blocks: Iterable[TokenizedBlock], name: str) -> Iterator[TokenizedBlock]:
         """Pass the blocks on; their fingerprints are collected and their rows counted."""
-        for block in _counted(blocks, f"tokenizing {name}"):
+        for block in counted(blocks, f"tokenizing {name}"):
             self.fingerprints.add(block.fingerprints)
             yield block
 
 
-def _counted(blocks: Iterable[TokenizedBlock], what: str) -> Iterator[TokenizedBlock]:
+def counted(blocks: Iterable[TokenizedBlock], what: str) -> Iterator[TokenizedBlock]:
     """Pass the blocks on; their rows are counted by an activity."""
     with activity(what, "rows") as tokenizing:
         for block in blocks:
@@ -228,9 +348,11 @@ def _tokenize_blocks(
     specs: Sequence[BlockTokenizerSpec], blocks: Iterable[CorpusBlock], *, workers: int
 ) -> Iterator[TokenizedBlock]:
     """Tokenize blocks of several corpora, which have the same tokenizers; processes load these from files."""
-    with ExitStack() as files:
-        if workers and isinstance(tokenizers := specs[0].tokenizers, Tokenizers):
-            folder = files.enter_context(tempfile.TemporaryDirectory())
+    if not workers:
+        yield from map(MultiCorpusTokenizer(specs), blocks)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(tokenizers := specs[0].tokenizers, Tokenizers):
             paths = tokenizers.save(Path(folder))
             specs = [replace(spec, tokenizers=paths) for spec in specs]
         yield from parallel_map(MultiCorpusTokenizer, specs, blocks, workers=workers)
@@ -257,32 +379,6 @@ def fingerprint_collector(recipe: Recipe, entries: Sequence[CorpusEntry]) -> Fin
     return FingerprintCollector(sources=recipe.source_role != "none", length_divisor=length_divisor)
 
 
-def check_corpus(
-    recipe: Recipe, *, examples: int = 0, fingerprints: FingerprintCollector | None = None
-) -> Iterator[tuple[str, RowCounts]]:
-    """Count the rows that a recipe would drop from each training corpus; only the fingerprints are kept."""
-    entries = find_corpora(recipe, "train")
-    fingerprints = fingerprints or fingerprint_collector(recipe, entries)
-    try:
-        tokenizers = make_tokenizers(recipe, entries)
-    except EmptyCorpusError:
-        tokenizers = None
-    for entry in entries:
-        spec = tokenizer_spec(recipe, entry, tokenizers)
-        spec = replace(spec, examples=examples, length_divisor=fingerprints.length_divisor)
-        blocks = _counted(tokenize(recipe, entry, spec), f"checking {entry.name}")
-        yield entry.name, count_rows(blocks, lambda block: fingerprints.add(block.fingerprints), examples=examples)[0]
-
-
-def training_overlaps(recipe: Recipe, fingerprints: Fingerprints) -> dict[str, Overlap]:
-    """Number of validation and test pairs of a recipe that are in its training data, by split."""
-    return {
-        split: fingerprints.overlap(list(read_corpus(recipe, split)))
-        for split in ("valid", "test")
-        if has_corpus(recipe, split)
-    }
-
-
 def drop_reasons(recipe: Recipe) -> dict[int, str]:
     """The meaning of each drop reason."""
     steps = pipeline_steps(recipe, CorpusSettings())
@@ -294,35 +390,6 @@ def drop_reasons(recipe: Recipe) -> dict[int, str]:
     }
 
 
-def _open(
-    recipe: Recipe, folder: Path, entries: Sequence[CorpusEntry], tokenizers: Tokenizers | None
-) -> PreparedCorpus:
-    """A corpus that was prepared before, if it is the one that the recipe describes."""
-    opened = PreparedFolder.open(folder)
-    remedy = f"remove {folder}, or set data.prepared to another folder"
-    check_provenance(folder, provenance(recipe, entries), opened.about.get("made_of", {}), remedy=remedy)
-    paths = sorted(folder.glob("tokenizer*.json"))
-    if not paths:
-        raise DataError(f"{folder}: its tokenizer.json is missing; remove {folder} and prepare it again")
-    prepared_with = load_tokenizers(paths)
-    if tokenizers is not None:
-        with tempfile.TemporaryDirectory() as temporary:
-            contents = [path.read_bytes() for path in tokenizers.save(Path(temporary))]
-        if contents != [path.read_bytes() for path in paths]:
-            raise DataError(f"{folder}: prepared with a tokenizer other than this run's; {remedy}")
-    try:
-        parts = tuple(
-            Part(**part)._replace(**entry.settings.model_dump(include=MIXING_SETTINGS))
-            for part, entry in zip(opened.about["parts"], entries, strict=True)
-        )
-        counts = [RowCounts.from_record(record) for record in opened.about["counts"]]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise DataError(f"{folder / 'about.json'}: damaged; remove {folder} and prepare it again") from None
-    data = StoredCorpus(opened.pairs, parts, recipe.data.temperature)
-    names = [entry.name for entry in entries]
-    return PreparedCorpus(data, tokenizers or prepared_with, counts, names, fingerprints=Fingerprints.load(folder))
-
-
 def _stream(
     recipe: Recipe, entries: Sequence[CorpusEntry], tokenizers: Tokenizers, transforms: Sequence[Transform]
 ) -> PreparedCorpus:
@@ -332,9 +399,7 @@ def _stream(
     sizes = [_text_bytes(entry) for entry in entries]
     sizes = sizes if all(sizes) else [1] * len(entries)  # if one size is unknown, all count as equal
     parts = [
-        StreamedPart(
-            entry.name, entry.corpus.blocks, Part(0, size, **entry.settings.model_dump(include=MIXING_SETTINGS))
-        )
+        StreamedPart(entry.name, entry.corpus.blocks, Part(0, size, **entry.mixing))
         for entry, size in zip(entries, sizes, strict=True)
     ]
     data = StreamedCorpus(tuple(parts), tokenize_blocks, recipe.data.max_length, recipe.data.temperature)

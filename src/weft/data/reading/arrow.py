@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from weft.data.pairs import RowError
-from weft.data.reading.blocks import CHUNK_BYTES, CHUNK_RECORDS, RecordError
-from weft.data.reading.compression import (
-    compression_of,
-    copy_bounded,
+from weft.data.reading.compression import compression_of, import_pyarrow
+from weft.data.reading.pipes import copy_bounded
+from weft.data.reading.records import NumberedRecords, Record, Records, no_column
+from weft.data.reading.tables import Selection, Turns, check_named_columns
+from weft.data.reading.text_files import (
+    CHUNK_BYTES,
+    CHUNK_RECORDS,
+    RecordError,
     display_name,
     first_line,
-    import_pyarrow,
     open_rereadable,
     read_errors,
 )
-from weft.data.reading.records import NumberedRecords, Record, Records, no_column
-from weft.data.reading.tables import Selection, Turns, check_named_columns
 from weft.errors import DataError
-from weft.recipe.corpus import HubDataset, TableSettings
+from weft.recipe.data import HubDataset, TableSettings
 
 
 class Parquet:

@@ -2,7 +2,7 @@
 
 A corpus is a value: it opens nothing until `blocks` is called, and `blocks` may be called again. Its files are paths
 or glob patterns (``data/part*.tsv.gz``, in the order of their names); ``-`` is standard input. Compressed files are
-decompressed (`weft.data.reading.compression`). Options are the settings of the recipe (`weft.recipe.corpus`).
+decompressed (`weft.data.reading.compression`). Options are the settings of the recipe (`weft.recipe.data`).
 
 A file that cannot be read is an error of `blocks`; a row that cannot be read is a `RowError` among the rows, and the
 caller decides: `read` raises the first, or skips and counts them. A pair with a blank side is an ordinary pair here;
@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 from weft.data.pairs import Pair, Row, RowError
-from weft.data.reading import blocks
+from weft.data.reading import text_files
 from weft.data.reading.arrow import read_dataset
-from weft.data.reading.blocks import Block, Chunk, LineSplitter, RecordError, decode_lines
-from weft.data.reading.compression import display_name
 from weft.data.reading.formats import read_table
 from weft.data.reading.links import is_links, parse_links
 from weft.data.reading.tables import Column, Filled, Joined, RecordBlock, Replies, Selection, Turns
 from weft.data.reading.templates import Template
+from weft.data.reading.text_files import Block, Chunk, LineSplitter, RecordError, decode_lines, display_name
 from weft.errors import DataError, plural, quote
-from weft.recipe.corpus import DialogueFile, HubDataset, InstructionFile, TableFile
+from weft.recipe.data import DialogueFile, HubDataset, InstructionFile, TableFile
 
 Files = tuple[str, ...]
 """Paths or glob patterns; ``-`` is standard input."""
@@ -151,7 +150,7 @@ def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Parallel
     """Two files line by line; surplus lines of one of them come last."""
     with LineSplitter(source) as sources, LineSplitter(target) as targets:
         while sources.fill() & targets.fill():
-            count = min(sources.buffered_lines, targets.buffered_lines, blocks.CHUNK_RECORDS)
+            count = min(sources.buffered_lines, targets.buffered_lines, text_files.CHUNK_RECORDS)
             yield ParallelBlock(sources.name, targets.name, sources.take(count), targets.take(count))
         first = sources.next_line
         counts = sources.count_lines(), targets.count_lines()
@@ -163,8 +162,8 @@ def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Parallel
         ]
         message = f"has no counterpart; {lengths[0]}, {lengths[1]}; they must correspond line by line"
         longer = sources.name if counts[0] > counts[1] else targets.name
-        for start in range(first, max(counts) + 1, blocks.CHUNK_RECORDS):
-            yield SurplusBlock(longer, start, min(blocks.CHUNK_RECORDS, max(counts) + 1 - start), message)
+        for start in range(first, max(counts) + 1, text_files.CHUNK_RECORDS):
+            yield SurplusBlock(longer, start, min(text_files.CHUNK_RECORDS, max(counts) + 1 - start), message)
 
 
 class _LineCorpus(_FileCorpus):

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.data.pairs import RowError
-from weft.data.reading import lines
-from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_line, decode_lines
-from weft.data.reading.compression import display_name
+from weft.data.reading import text_files
 from weft.data.reading.records import NumberedRecords, Records
 from weft.data.reading.tables import Selection, Turns
+from weft.data.reading.text_files import Chunk, LineSplitter, RecordError, decode_line, decode_lines, display_name
 from weft.errors import DataError, column_phrase, plural, quote
-from weft.recipe.corpus import TableSettings
+from weft.recipe.data import TableSettings
 
 
 class Tsv:
@@ -125,7 +124,7 @@ class CsvSplitter(LineSplitter):
         return end
 
     def _refuse_long_lines(self) -> None:
-        limit = lines.MAX_LINE_BYTES
+        limit = text_files.MAX_LINE_BYTES
         if len(self._buffer) > limit and not 0 < self._records_end(1) <= limit:
             self._buffer, self._line_ends = b"", self._line_ends[:0]
             message = f"a record of more than {limit} bytes; is a quote never closed?"

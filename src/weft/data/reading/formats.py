@@ -10,7 +10,7 @@ from weft.data.reading.compression import inner_name
 from weft.data.reading.records import Records
 from weft.data.reading.tables import Selection, Turns
 from weft.recipe.choices import FORMATS, resolve
-from weft.recipe.corpus import TableSettings
+from weft.recipe.data import TableSettings
 
 DEFAULT = "tsv"
 """The format of a file whose suffix is unknown."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.data.reading.blocks import Chunk, LineSplitter, RecordError, decode_lines
 from weft.data.reading.records import NumberedRecords, Records, type_name
 from weft.data.reading.tables import Selection, Turns, check_named_columns
-from weft.recipe.corpus import TableSettings
+from weft.data.reading.text_files import Chunk, LineSplitter, RecordError, decode_lines
+from weft.recipe.data import TableSettings
 
 EXPECTED = "expected a JSON object ({…}) in each line"
 BLANK_LINE = f"is a blank line, {EXPECTED}"

@@ -19,16 +19,22 @@ from pathlib import Path
 from select import select
 from typing import Any, BinaryIO, overload
 
-from weft.data.reading.compression import compression_of, display_name, open_decompressed, read_errors
-from weft.data.reading.signatures import check_text
+from weft.data.reading import text_files
+from weft.data.reading.compression import compression_of
+from weft.data.reading.text_files import (
+    BYTE_ORDER_MARK,
+    check_text,
+    display_name,
+    open_decompressed,
+    read_errors,
+    utf8_error,
+)
 from weft.errors import DataError
 
-MAX_LINE_BYTES = 1 << 26
 MAX_SKIPPED_BYTES = 1 << 30
 """Bytes within which the end of an overlong line is searched."""
 BAD_LINE_BYTES = 1000
 """Bytes kept of a line that cannot be read."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 COUNTED_BYTES = 1 << 20
 """Bytes in memory at a time while lines are counted."""
 IDLE_SECONDS = 0.05
@@ -110,18 +116,19 @@ def chunk_lines(lines: Iterable[Any], *, max_lines: int, max_characters: int) ->
 def _read(path: Path | str, *, report_idle: bool, first: int = 0) -> Iterator[str | BadLine | None]:
     name = display_name(path)
     number = 1
+    limit = text_files.MAX_LINE_BYTES
     with read_errors(name, lambda: number - 1), open_decompressed(path) as file:
         pipe = _PipeReader(file) if report_idle and _is_pipe(path, file) else None
         readline = file.readline if pipe is None else pipe.readline
-        while number <= first and (raw := readline(MAX_LINE_BYTES + 1)):
+        while number <= first and (raw := readline(limit + 1)):
             number += raw.endswith(b"\n")
-        while raw := readline(MAX_LINE_BYTES + 1):
-            if len(raw) > MAX_LINE_BYTES:
-                message = f"{name}:{number}: a line of more than {MAX_LINE_BYTES} bytes; is this a text file?"
+        while raw := readline(limit + 1):
+            if len(raw) > limit:
+                message = f"{name}:{number}: a line of more than {limit} bytes; is this a text file?"
                 yield _bad_line(raw, message)
                 skipped = 0
                 while raw and not raw.endswith(b"\n"):
-                    raw = readline(MAX_LINE_BYTES + 1)
+                    raw = readline(limit + 1)
                     skipped += len(raw)
                     if skipped > MAX_SKIPPED_BYTES:
                         raise DataError(f"{name}:{number}: a line of more than {MAX_SKIPPED_BYTES} bytes has no end")
@@ -156,7 +163,7 @@ class _PipeReader:
 
     def has_line(self) -> bool:
         """Whether `readline` would return a line (or the end) immediately, or within `IDLE_SECONDS`."""
-        while not self._has_whole_line(MAX_LINE_BYTES + 1):
+        while not self._has_whole_line(text_files.MAX_LINE_BYTES + 1):
             if not select([self.descriptor], [], [], IDLE_SECONDS)[0]:
                 return False
             self._read()
@@ -204,9 +211,3 @@ def decode_line(raw: bytes, name: str, number: int) -> str | BadLine:
 
 def _bad_line(raw: bytes, message: str) -> BadLine:
     return BadLine(raw[:BAD_LINE_BYTES].decode("utf-8", "surrogateescape"), message)
-
-
-def utf8_error(raw: bytes, error: UnicodeDecodeError) -> str:
-    """The message for a line that is not UTF-8."""
-    column = len(raw[: error.start].decode("utf-8")) + 1
-    return f"not valid UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); convert the file, e.g. with iconv"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from weft.data.pairs import Pair
-from weft.data.reading.blocks import RecordError
+from weft.data.reading.text_files import RecordError
 from weft.errors import quote
 from weft.text.features import features_as_tags
 from weft.text.words import words

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from weft.data.pairs import Pair
-from weft.data.reading.blocks import RecordError
 from weft.data.reading.compression import open_compressed
 from weft.data.reading.corpora import pair_file, read
 from weft.data.reading.links import check_links
+from weft.data.reading.text_files import RecordError
 from weft.errors import DataError
 from weft.files import replacing
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from weft.data.pairs import RowError
-from weft.data.reading.blocks import RecordError, decode_line
+from weft.data.reading.text_files import RecordError, decode_line
 from weft.errors import nearest, quote
 
 Record = list[Any] | dict[str, Any]

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.data.pairs import Pair, Row, RowError
-from weft.data.reading.blocks import RecordError
-from weft.data.reading.compression import display_name
 from weft.data.reading.links import as_tags, parse_links
 from weft.data.reading.records import Record, Records, as_text, look_up, no_column
 from weft.data.reading.templates import Template
+from weft.data.reading.text_files import RecordError, display_name
 from weft.errors import DataError, column_phrase, plural
-from weft.recipe.corpus import DialogueFile, TableSettings
+from weft.recipe.data import DialogueFile, TableSettings
 
 Column = int | str
 

@@ -1,27 +1,29 @@
-"""From a block of a corpus to token ids: what a worker process does, and what it sends back.
+"""From a block of a corpus to token ids, in this process or in a worker process.
 
 Every row gets a drop reason: it cannot be read, is blank, was dropped by a step of the pipeline, is too long, or was
-kept. Nothing here imports torch: a worker starts in half a second.
+kept. `count_rows` counts them once all blocks are known, and with them the duplicates. Nothing here imports torch: a
+worker starts in half a second.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft.data.filtering.duplicates import Hashes, decide_duplicates
 from weft.data.filtering.pipeline import KEPT, Pipeline, located
 from weft.data.filtering.steps import Step, StepError
+from weft.data.fingerprints import fingerprint
 from weft.data.pairs import BLANK_KIND, Pair, RowError, blank_error, is_blank
-from weft.data.reading.blocks import Block
-from weft.data.store.fingerprints import fingerprint
-from weft.errors import VocabularyError
+from weft.data.reading.text_files import Block
+from weft.errors import DataError, VocabularyError
 from weft.recipe import Recipe
 from weft.text.bpe import BPE
 from weft.text.columns import ColumnTokenizer
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 UNREADABLE, BLANK, TOO_LONG = -2, -3, -4
 """Drop reasons besides `KEPT` (-1) and the indices of the pipeline's steps."""
+AFTER_ALL_STEPS = np.int16(32_000)
+"""Stands for the index of a step after all others."""
 
 
 @dataclass(frozen=True)
@@ -254,3 +258,71 @@ class MultiCorpusTokenizer:
         """A block, after the number of its corpus and how often that was read before."""
         corpus, repetition, block = item
         return self.tokenizers[corpus](block, repetition)
+
+
+@dataclass
+class RowCounts:
+    """Counts of kept and dropped rows of a corpus: `rows` is the sum of those kept and those dropped."""
+
+    rows: int = 0
+    kept: int = 0
+    dropped: Counter[int] = field(default_factory=Counter)
+    """By drop reason."""
+    row_errors: Counter[str] = field(default_factory=Counter)
+    first_errors: dict[str, str] = field(default_factory=dict)
+    examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
+
+    def add(self, block: TokenizedBlock, examples: int = 0) -> None:
+        """Count a block; its duplicates are not known yet."""
+        self.rows += len(block.drop_reasons)
+        self.row_errors.update(block.row_errors)
+        for kind, message in block.first_errors.items():
+            self.first_errors.setdefault(kind, message)
+        for reason, pairs in block.examples.items():
+            held = self.examples.setdefault(reason, [])
+            held += pairs[: max(examples - len(held), 0)]
+
+    def finish(self, drop_reasons: np.ndarray) -> None:
+        """Count the final drop reasons of all rows."""
+        reasons, counts = np.unique(drop_reasons, return_counts=True)
+        self.dropped = Counter(dict(zip(reasons.tolist(), counts.tolist(), strict=True)))
+        self.kept = self.dropped.pop(KEPT, 0)
+
+    def record(self) -> dict[str, Any]:
+        """The counts, for JSON."""
+        dropped = {str(reason): count for reason, count in sorted(self.dropped.items())}
+        return {"rows": self.rows, "kept": self.kept, "dropped": dropped, "problems": dict(self.row_errors)}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> RowCounts:
+        dropped = Counter({int(reason): count for reason, count in record["dropped"].items()})
+        return cls(record["rows"], record["kept"], dropped, Counter(record["problems"]))
+
+
+def count_rows(
+    blocks: Iterable[TokenizedBlock], write: Callable[[TokenizedBlock], None], *, examples: int = 0
+) -> tuple[RowCounts, np.ndarray]:
+    """Write and count the blocks of a corpus; also which of the rows written are not duplicates of earlier ones."""
+    counts = RowCounts()
+    all_reasons: list[np.ndarray] = []
+    all_hashes: dict[int, list[np.ndarray]] = {}
+    for block in blocks:
+        if block.fatal is not None:
+            raise DataError(block.fatal)
+        counts.add(block, examples)
+        all_reasons.append(block.drop_reasons)
+        for step, values in block.hashes.items():
+            all_hashes.setdefault(step, []).append(values)
+        write(block)
+    reasons = np.concatenate(all_reasons) if all_reasons else np.zeros(0, dtype=np.int16)
+    del all_reasons
+    final = reasons
+    if all_hashes:
+        concatenated = {step: np.concatenate(all_hashes.pop(step)) for step in list(all_hashes)}
+        hashes = {step: Hashes(values, values != 0) for step, values in concatenated.items()}
+        # Pairs too long, or empty once tokenized, were dropped after all steps: they still count as first duplicates.
+        dropped_late = (reasons == TOO_LONG) | (reasons == BLANK)
+        final = decide_duplicates(np.where(dropped_late, AFTER_ALL_STEPS, reasons), hashes)
+        final = np.where(final == AFTER_ALL_STEPS, reasons, final)
+    counts.finish(final)
+    return counts, final[reasons == KEPT] == KEPT

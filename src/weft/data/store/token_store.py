@@ -1,21 +1,33 @@
-"""Token sequences end to end in one array, in memory or in a memory-mapped file: a tokenized corpus."""
+"""A tokenized corpus: token sequences end to end in one array, in memory or in a memory-mapped file.
+
+Tokenized blocks are written by a `StoreWriter` and become a `PairStore`, whose rows come out as batches.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from weft.data.pairs import Pair
+from weft.data.store.block_tokenizer import RowCounts, TokenizedBlock, count_rows
+from weft.errors import DataError
 from weft.ragged import Layout, Ragged, budget_slices
 
 if TYPE_CHECKING:
     from weft.text.copying import SentenceIds
     from weft.text.tokenizer import Tokenizers
+
+CHUNK_ROWS = 1 << 20
+"""Rows in memory at a time while lengths become offsets."""
+SIDES = ("source", "target")
 
 SourceRole = Literal["text", "prompt", "none"]
 """The role of a source: a separate sequence, closed by the end token; the beginning of the target's sequence (a
@@ -176,3 +188,125 @@ def encode_pairs(
         TokenStore.of(frame.source(source) if sources == "text" else source for source, _ in kept),
         TokenStore.of(frame.target(target) for _, target in kept),
     )
+
+
+class SideFiles(NamedTuple):
+    """The files of one side while they are written."""
+
+    ids: BinaryIO
+    lengths: BinaryIO
+
+
+class StoreWriter:
+    """Writes tokenized blocks, into files of a folder or into memory."""
+
+    def __init__(self, folder: Path | None, vocabulary_sizes: tuple[int, int]) -> None:
+        self.folder = folder
+        self.dtypes = [np.dtype(np.uint16 if size <= 1 << 16 else np.int32) for size in vocabulary_sizes]
+        self.sides = [SideFiles(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
+        self.rows = 0
+        self.max_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        """The most bytes of a store in memory."""
+        self.starts: dict[str, np.ndarray] = {}
+        """In memory: where the rows of each side start."""
+
+    def _file(self, name: str) -> BinaryIO:
+        return io.BytesIO() if self.folder is None else (self.folder / name).open("w+b")
+
+    def write(self, blocks: Iterable[TokenizedBlock]) -> RowCounts:
+        """Write all blocks of a corpus, then remove its duplicates."""
+        first_row, offsets = self.rows, [side.ids.tell() for side in self.sides]
+        counts, keep = count_rows(blocks, self._write_block)
+        if not keep.all():
+            self._compact(first_row, offsets, keep)
+        return counts
+
+    def _write_block(self, block: TokenizedBlock) -> None:
+        for side, dtype, sequences in zip(self.sides, self.dtypes, (block.source, block.target), strict=True):
+            side.ids.write(sequences.values.astype(dtype).data)
+            side.lengths.write(sequences.lengths.astype(np.int32).data)
+        self.rows += len(block.target.lengths)
+        if self.folder is None and sum(side.ids.tell() + 4 * self.rows for side in self.sides) > self.max_bytes:
+            raise DataError(
+                f"data.train: {self.rows:,} tokenized pairs take over {self.max_bytes:,} bytes, half of the memory; "
+                "keep them in a folder (data.prepared), or set data.streaming = true"
+            )
+
+    def _compact(self, first_row: int, offsets: list[int], keep: np.ndarray) -> None:
+        """Remove rows from those written since `first_row`, whose ids start at these offsets."""
+        for side, dtype, offset in zip(self.sides, self.dtypes, offsets, strict=True):
+            read_offset, write_offset, row = offset, offset, first_row
+            for start in range(0, len(keep), CHUNK_ROWS):
+                kept = keep[start : start + CHUNK_ROWS]
+                side.lengths.seek(4 * (first_row + start))
+                lengths = np.frombuffer(side.lengths.read(4 * len(kept)), dtype=np.int32)
+                size = int(lengths.sum()) * dtype.itemsize
+                side.ids.seek(read_offset)
+                ids = np.frombuffer(side.ids.read(size), dtype=dtype)
+                read_offset += size
+                kept_ids = ids[np.repeat(kept, lengths)]
+                side.ids.seek(write_offset)
+                side.ids.write(kept_ids.data)
+                write_offset += kept_ids.nbytes
+                side.lengths.seek(4 * row)
+                side.lengths.write(lengths[kept].data)
+                row += int(kept.sum())
+            side.ids.truncate(write_offset)
+            side.ids.seek(write_offset)
+            side.lengths.truncate(4 * row)
+            side.lengths.seek(4 * row)
+        self.rows = first_row + int(keep.sum())
+
+    def finish(self) -> PairStore:
+        """The store; its files are complete."""
+        stores: list[TokenStore] = []
+        tokens, max_lengths = [], []
+        for name, side, dtype in zip(SIDES, self.sides, self.dtypes, strict=True):
+            total, max_length = self._write_starts(name, side)
+            tokens.append(total)
+            max_lengths.append(max_length)
+            if self.folder is None:
+                assert isinstance(side.ids, io.BytesIO)
+                stores.append(TokenStore(np.frombuffer(side.ids.getbuffer(), dtype=dtype), self.starts[name]))
+            else:
+                _sync_and_close(side.ids)
+                side.lengths.close()
+                (self.folder / f".{name}.lengths").unlink()
+                stores.append(open_side(self.folder, name, dtype, self.rows, total))
+        return PairStore(stores[0], stores[1], CorpusSize(self.rows, *tokens, *max_lengths))
+
+    def _write_starts(self, name: str, side: SideFiles) -> tuple[int, int]:
+        """Write where each row starts; how many tokens there are, and the length of the longest row."""
+        side.lengths.seek(0)
+        total, max_length = 0, 1
+        file = io.BytesIO() if self.folder is None else (self.folder / f"{name}.starts").open("wb")
+        file.write(np.zeros(1, dtype=np.int64).data)
+        while data := side.lengths.read(4 * CHUNK_ROWS):
+            lengths = np.frombuffer(data, dtype=np.int32)
+            ends = np.cumsum(lengths, dtype=np.int64) + total
+            file.write(ends.data)
+            total, max_length = int(ends[-1]), max(max_length, int(lengths.max()))
+        if isinstance(file, io.BytesIO):
+            self.starts[name] = np.frombuffer(file.getbuffer(), dtype=np.int64)
+        else:
+            _sync_and_close(file)
+        return total, max_length
+
+
+def _sync_and_close(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+
+
+def open_side(folder: Path, side: str, dtype: np.dtype[Any], rows: int, tokens: int) -> TokenStore:
+    """A side of a store on disk."""
+    expected_sizes = {f"{side}.ids": tokens * dtype.itemsize, f"{side}.starts": 8 * (rows + 1)}
+    for name, expected in expected_sizes.items():
+        size = (folder / name).stat().st_size if (folder / name).is_file() else -1
+        if size != expected:
+            what = "missing" if size < 0 else f"damaged: {size} bytes, expected {expected}"
+            raise DataError(f"{folder / name}: {what}; remove {folder} and prepare it again")
+    starts = np.memmap(folder / f"{side}.starts", dtype=np.int64, mode="r")
+    ids = np.memmap(folder / f"{side}.ids", dtype=dtype, mode="r") if tokens else np.zeros(0, dtype=dtype)
+    return TokenStore(np.asarray(ids), np.asarray(starts))  # plain arrays of the same memory: faster to index

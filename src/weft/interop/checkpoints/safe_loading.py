@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from weft.errors import CheckpointError
-from weft.runs.size_limits import check_weights_memory
+from weft.runtime.devices import check_weights_memory
 
 SHOWN = 150
 """Characters of a reason that an error message shows."""

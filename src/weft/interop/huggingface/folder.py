@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from weft.errors import CheckpointError
 from weft.files import read_json
 from weft.interop.huggingface.configuration import Configuration
-from weft.runs.size_limits import check_weights_memory
 from weft.runs.weights import check_header_size
+from weft.runtime.devices import check_weights_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import CheckpointError
 from weft.interop.huggingface.configuration import Configuration
 from weft.interop.yaml_files import parse_yaml
-from weft.runs.size_limits import check_weights_memory
+from weft.runtime.devices import check_weights_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

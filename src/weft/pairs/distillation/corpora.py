@@ -29,8 +29,7 @@ from weft.pairs.distillation.method import Method
 from weft.pairs.distillation.targets import Item, OutputJob, WrittenOutputs, write_outputs
 from weft.recipe import Recipe
 from weft.recipe.choices import UTILITIES, resolve
-from weft.recipe.corpus import CorpusSettings, as_list
-from weft.recipe.data import DataSettings
+from weft.recipe.data import CorpusSettings, DataSettings, as_list
 from weft.text.columns import split_columns
 from weft.training.events import Event
 
@@ -54,7 +53,7 @@ class TargetsWritten(Event):
 
 
 class DistilledCorpora(NamedTuple):
-    """What the training data of a student are made of."""
+    """The sources of a student's training data."""
 
     recipe: Recipe
     """Its [data] names the pairs."""
@@ -65,7 +64,7 @@ class DistilledCorpora(NamedTuple):
     """RUN.distillation."""
     teacher: Callable[[], Translator]
     made_by: dict[str, Any]
-    """What must be the same when a file is continued."""
+    """The settings that must be the same when a file is continued."""
 
     def write(self) -> Generator[TargetsWritten, None, DataSettings]:
         """Write the files that are not complete; returns [data] of the student."""
@@ -197,7 +196,7 @@ def closest(texts: Sequence[str], reference: str) -> str:
 
 
 def corpus_weights(entries: Sequence[CorpusEntry], sizes: Sequence[int], temperature: float) -> list[float]:
-    """How often each corpus of data.train is sampled, as `weft.data.batching.mixture` weighs them."""
+    """How often each corpus of data.train is sampled, as `weft.data.batching.batches` weighs them."""
     given = [entry.settings.weight for entry in entries]
     if any(weight is not None for weight in given):
         return [1.0 if weight is None else weight for weight in given]

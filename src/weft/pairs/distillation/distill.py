@@ -17,19 +17,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.data.fingerprints import FileFingerprint, record_data_files
 from weft.data.preparation import find_corpora, has_corpus
-from weft.data.preparation.recorded_files import FileFingerprint, record_data_files
 from weft.errors import DataError, RecipeError, option
 from weft.files import read_json, save_text
 from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual
 from weft.pairs.distillation.method import Method
 from weft.pairs.distillation.students import Student, make_student
 from weft.pairs.distillation.teachers import Teachers
-from weft.pairs.planned_run import PlannedRun, annotated
 from weft.pairs.source import GivenPairs, as_source
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import fit_run
-from weft.pairs.train import evaluated
+from weft.pairs.train import PlannedRun, annotated, evaluated
 from weft.recipe import Recipe, load_recipe, parse_change
 from weft.recipe.files import find_recipe, read_tree
 from weft.runs.layout import RunFolder

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from weft.errors import WeftError, warn
 from weft.files import save_text
-from weft.pairs.planned_run import PlannedRun, train_planned
 from weft.pairs.race.events import (
     Distilled,
     EnsembleScored,
@@ -34,13 +33,14 @@ from weft.pairs.race.record import RaceRecord
 from weft.pairs.race.scoring import is_better, score_runs
 from weft.pairs.time_limit.budget import DISTILLATION, MAX_MODELS, TimeLimit
 from weft.pairs.time_limit.fitting import EVALUATION_SAFETY, evaluation_reserve, fit_run
+from weft.pairs.train import PlannedRun, train_planned
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, with_comments
 from weft.runs.layout import RunFolder
+from weft.runs.locks import lock_run
 from weft.runtime.activity import activity
 from weft.training import train as core
 from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
-from weft.training.run_lock import lock_run
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
 
@@ -76,7 +76,7 @@ class FurtherModels:
         """Of the models; the first is the best one."""
         self.fitted: Fitted | None = None
         self.item_seconds = 0.0
-        """What an item of the test set takes, by the validations so far."""
+        """Seconds for an item of the test set, by the validations so far."""
         self.step = 0
         """The last one of the first model."""
 
@@ -123,7 +123,7 @@ class FurtherModels:
             value, other = (score_runs([folder], self.run.recipe) for folder in (probe, out))
             if is_better(value, other, self.metric):
                 self._add_comments(probe, f"steps: those of the race ({probe_steps:,}; there was no time for more)")
-                with lock_run(out, self.options.workers):
+                with lock_run(out):
                     exchange(out, probe)
                 yield self._logged(ProbeKept(self.step, self.metric, value, other))
         shutil.rmtree(probe, ignore_errors=True)
@@ -153,7 +153,7 @@ class FurtherModels:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         if chosen:
-            with lock_run(self.run.folder, self.options.workers):
+            with lock_run(self.run.folder):
                 exchange(self.run.folder, folder)
         self.folders.append(folder)
         self.models.append(self._model(recipe.seed, finished, start, value))
@@ -179,7 +179,7 @@ class FurtherModels:
         return passed
 
     def _observed(self, events: Events) -> Events:
-        """The same events; the time of validations tells how long the evaluation will take."""
+        """Pass the events on; the time of validations tells how long the evaluation will take."""
         start = time.monotonic()
         for event in events:
             if isinstance(event, Fitted):
@@ -238,7 +238,7 @@ class FurtherModels:
         chosen = is_better(value, expected, self.metric)
         if chosen:
             self._add_comments(student, f"distilled from an ensemble of {len(self.folders)} models")
-            with lock_run(run.folder, self.options.workers):
+            with lock_run(run.folder):
                 exchange(run.folder, student)
         for folder in student.parent.glob(student.name if chosen else f"{student.name}*"):
             shutil.rmtree(folder, ignore_errors=True)

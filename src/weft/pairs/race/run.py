@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prepare
-from weft.data.preparation.recorded_files import provenance
-from weft.pairs.planned_run import PlannedRun
+from weft.data.preparation.provenance import provenance
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
 from weft.pairs.race.models import Distill, FurtherModels, Teachers
 from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_before
@@ -18,6 +17,7 @@ from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
+from weft.pairs.train import PlannedRun
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
@@ -149,6 +149,6 @@ def _race(
 
 
 def _log(run: PlannedRun, events: tuple[Event, ...]) -> None:
-    """What was decided before the first step, in the log of the run."""
+    """Write the decisions before the first step to the log of the run."""
     for event in events:
         RunFolder(run.folder).append_log({**event.record(), "step": 0, "candidate_step": event.step})

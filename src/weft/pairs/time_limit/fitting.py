@@ -20,7 +20,7 @@ from weft.pairs.time_limit.budget import (
 )
 from weft.pairs.time_limit.speed import Measured, measure
 from weft.recipe import Recipe, TrainingSettings
-from weft.recipe.corpus import as_list
+from weft.recipe.data import as_list
 from weft.training.events import Fitted
 from weft.training.train import FittedRun, NewRun
 from weft.training.update import TrainingContext, decide_compilation

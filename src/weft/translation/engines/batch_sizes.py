@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from weft.errors import SearchError
 from weft.ragged import budget_slices
 from weft.recipe.search import SearchSettings
-from weft.runs.size_limits import device_memory, gigabytes
+from weft.runtime.devices import device_memory, gigabytes
 from weft.search.interface import StepModel
 from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import TranslationRequest

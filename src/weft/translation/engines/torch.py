@@ -28,8 +28,8 @@ from weft.models.interface import Model
 from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STRATEGIES, resolve
 from weft.recipe.search import SearchSettings
-from weft.runs.out_of_memory import DividedWork, release_memory
 from weft.runtime.activity import activity, current_observer
+from weft.runtime.devices import DividedWork, release_memory
 from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.search.constraints import make_constraints

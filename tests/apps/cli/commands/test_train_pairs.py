@@ -15,9 +15,9 @@ import pytest
 
 from fixtures.small_corpora import weights_of
 from weft.apps.cli.commands import train
-from weft.pairs.planned_run import annotated
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import find_pairs
+from weft.pairs.train import annotated
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.training.events import Fitted, Started

@@ -18,9 +18,8 @@ import torch
 from weft.apps.cli.commands.train import without_worker_options
 from weft.errors import FolderLockedError
 from weft.recipe import load_recipe
-from weft.runs.locks import check_unlocked, lock_folder
+from weft.runs.locks import check_unlocked, lock_folder, lock_launch
 from weft.runs.weights import read_tensors
-from weft.training.run_lock import lock_launch
 from weft.training.train import train
 
 CHANGES = (

@@ -228,7 +228,7 @@ class TestBadLines:
     def test_too_long_to_be_read(
         self, command: Command, refusal: Refusal, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reading, "MAX_LINE_BYTES", 20)
+        monkeypatch.setattr("weft.data.reading.text_files.MAX_LINE_BYTES", 20)
         (tmp_path / "in").write_bytes(b"a\n" + b"b " * 40 + b"\nc\n")
         asked = ["translate", runs("lstm"), tmp_path / "in", "--json", "--bad-lines", "skip"]
         records = [json.loads(line) for line in command(*asked, check=3).stdout.splitlines()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.data.filtering.statistics import CorpusStatistics
     from weft.data.pairs import Pair
     from weft.data.reading.corpora import Corpus
-    from weft.data.store.prepared import RowCounts
+    from weft.data.store.block_tokenizer import RowCounts
     from weft.pairs.profiling.differences import TrainedStructures
     from weft.recipe import Recipe
 

@@ -255,7 +255,8 @@ def format_window(
     job: TranslationJob, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
 ) -> tuple[list[Translation], str]:
     """The translations of the lines that are not skipped, and the output of all of them."""
-    from weft.data.reading.lines import BadLine, display_name
+    from weft.data.reading.lines import BadLine
+    from weft.data.reading.text_files import display_name
 
     remaining = iter(results)
     translations: list[Translation] = []
@@ -280,7 +281,7 @@ def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) 
 
 def _check_resume(file: str, output: Path | None) -> None:
     """Fail if there is no output to resume, or the source cannot be read again."""
-    from weft.data.reading.lines import display_name
+    from weft.data.reading.text_files import display_name
 
     if output is None:
         raise DataError("--resume: needs --output FILE, the output to resume")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from weft.errors import SearchError, option
 from weft.runs.load import LoadedRun
-from weft.runs.size_limits import available_memory, gigabytes
 from weft.runtime.activity import activity
+from weft.runtime.devices import available_memory, gigabytes
 from weft.search.interface import Hypothesis
 from weft.translation.engines.batch_sizes import SCORE_BYTES, USABLE, HypothesisCount
 from weft.translation.engines.ctranslate2.support import (

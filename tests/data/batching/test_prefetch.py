@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.batches import LazyBatch, Position, StepBatches, StoredCorpus, draw_steps, prefetch
-from weft.data.batching.mixture import Part
+from weft.data.batching.batches import LazyBatch, Part, Position, StepBatches, StoredCorpus, draw_steps
+from weft.data.batching.prefetch import prefetch
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.ragged import Ragged
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from fixtures.corpus_rows import table
 from weft.data.pairs import Pair, Row, RowError
-from weft.data.reading import blocks, lines
-from weft.data.reading.blocks import Chunk, LineSplitter, decode_lines
+from weft.data.reading import text_files
 from weft.data.reading.corpora import Corpus, ParallelText, PlainLines, TextPairs
 from weft.data.reading.delimited import CsvSplitter
 from weft.data.reading.lines import read_lines
+from weft.data.reading.text_files import Chunk, LineSplitter, decode_lines
 from weft.errors import DataError
 
 
@@ -26,8 +26,8 @@ from weft.errors import DataError
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Chunks so small that everything happens at their edges, and the default."""
     size, most = request.param
-    monkeypatch.setattr(blocks, "CHUNK_BYTES", size)
-    monkeypatch.setattr(blocks, "CHUNK_RECORDS", most)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", size)
+    monkeypatch.setattr(text_files, "CHUNK_RECORDS", most)
     return size, most
 
 
@@ -57,8 +57,8 @@ def test_chunks_are_whole_lines_with_their_numbers(
     text = b"".join(content)
     path.write_bytes(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK_BYTES", size)
-        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        patch.setattr(text_files, "CHUNK_BYTES", size)
+        patch.setattr(text_files, "CHUNK_RECORDS", most)
         found = cut(path)
     text = text.removeprefix(b"\xef\xbb\xbf")
     assert b"".join(chunk.data for chunk in found) == text
@@ -90,7 +90,7 @@ def test_a_line_has_a_longest_length(
 ) -> None:
     path = tmp_path / "binary"
     path.write_bytes(content)
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 99)
     found = []
     with pytest.raises(DataError) as caught, LineSplitter(path) as splitter:
         for chunk in splitter.chunks():
@@ -102,7 +102,7 @@ def test_a_line_has_a_longest_length(
 def test_a_line_may_be_as_long_as_that(tmp_path: Path, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"x" * 98 + b"\n" + b"y" * 99)
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 99)
     assert [line for chunk in cut(path) for line in decode_lines(chunk, "")] == ["x" * 98, "y" * 99]
 
 
@@ -133,8 +133,8 @@ def test_csv_that_the_standard_library_writes(
     csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL if lone else csv.QUOTE_MINIMAL).writerows(rows)
     path.write_bytes(out.getvalue().encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK_BYTES", size)
-        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        patch.setattr(text_files, "CHUNK_BYTES", size)
+        patch.setattr(text_files, "CHUNK_RECORDS", most)
         found = [row for block in table(path, 1, 2).blocks() for row in block.rows()]
     assert [pair for _, pair in found] == [Pair(row[0], row[1]) for row in rows]
     starts = [1]
@@ -151,8 +151,8 @@ def test_csv_means_what_it_means_to_the_standard_library(
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(content.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK_BYTES", size)
-        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        patch.setattr(text_files, "CHUNK_BYTES", size)
+        patch.setattr(text_files, "CHUNK_RECORDS", most)
         with CsvSplitter(path, ",") as splitter:
             chunks = list(splitter.chunks())
     assert "".join(chunk.data.decode() for chunk in chunks) == content, "no byte is lost"
@@ -183,7 +183,7 @@ def _rows_before_an_unclosed_quote(corpus: Corpus) -> Iterator[Row]:
 def test_a_record_has_a_longest_length(tmp_path: Path, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'a,b\n"' + b"x\n" * 60)
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 99)
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 99)
     with pytest.raises(DataError) as caught:
         for block in table(path, 1, 2).blocks():
             list(block.rows())
@@ -206,8 +206,8 @@ def test_parallel_lines_stay_together(
         (folder / name).write_text("\n".join(texts) + (end if texts else ""))
     corpus = ParallelText((str(folder / "left"),), (str(folder / "right"),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "CHUNK_BYTES", size)
-        patch.setattr(blocks, "CHUNK_RECORDS", most)
+        patch.setattr(text_files, "CHUNK_BYTES", size)
+        patch.setattr(text_files, "CHUNK_RECORDS", most)
         found = [row for block in corpus.blocks() for row in block.rows()]
     assert [number for number, _ in found] == list(range(1, max(len(left), len(right)) + 1)), "every line is told of"
     both = min(len(left), len(right))

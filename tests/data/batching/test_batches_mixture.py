@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching.mixture import RESOLUTION, Mixture, Part, Permutation
+from weft.data.batching.batches import RESOLUTION, Mixture, Part, Permutation
 from weft.errors import DataError
 
 quick = settings(deadline=None, max_examples=100)

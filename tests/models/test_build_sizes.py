@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from weft.errors import CheckpointError, RecipeError
-from weft.models import build
-from weft.models.build import build_model, parameter_shapes
+from weft.errors import RecipeError
+from weft.models.build import build_model, check_training_memory, parameter_count, parameter_shapes
 from weft.recipe import make_recipe
-from weft.runs import size_limits
-from weft.runs.size_limits import available_memory, check_training_memory, device_memory, parameter_count
-from weft.runs.weights import read_shapes, read_tensors, write_tensors
-from weft.translation.load import load
+from weft.runtime import devices
 
 CPU = torch.device("cpu")
 TRANSFORMER = {"kind": "transformer", "hidden": 6, "heads": 3, "feed_forward": 7}
@@ -59,7 +52,7 @@ def test_parameters_are_counted_from_three_layers(model: dict[str, Any]) -> None
 def test_a_model_that_is_too_large_to_train(
     model: dict[str, Any], setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size_limits, "available_memory", lambda: 8_000_000_000)
+    monkeypatch.setattr(devices, "available_memory", lambda: 8_000_000_000)
     with pytest.raises(RecipeError) as error:
         check_training_memory(make_recipe({"model": model}), source_size=99, target_size=99, device=CPU)
     assert str(error.value).startswith(f"{setting}: a model of ") and "\n" not in str(error.value)
@@ -76,9 +69,9 @@ def test_the_bytes_of_a_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"shard": "full"}, 4),
     ):
         recipe = make_recipe({"training": settings})
-        monkeypatch.setattr(size_limits, "available_memory", lambda limit=count * each: limit)
+        monkeypatch.setattr(devices, "available_memory", lambda limit=count * each: limit)
         check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
-        monkeypatch.setattr(size_limits, "available_memory", lambda limit=count * each: limit - 1)
+        monkeypatch.setattr(devices, "available_memory", lambda limit=count * each: limit - 1)
         with pytest.raises(RecipeError, match=rf"\({each} bytes each\)"):
             check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
 
@@ -89,9 +82,9 @@ def test_frozen_weights_need_no_gradients(monkeypatch: pytest.MonkeyPatch) -> No
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     trained = sum(size for name, size in sizes.items() if not name.startswith("encoder."))
     needed = 4 * sum(sizes.values()) + 12 * trained
-    monkeypatch.setattr(size_limits, "available_memory", lambda: needed)
+    monkeypatch.setattr(devices, "available_memory", lambda: needed)
     check_training_memory(recipe, source_size=99, target_size=99, device=CPU)
-    monkeypatch.setattr(size_limits, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(devices, "available_memory", lambda: needed - 1)
     with pytest.raises(
         RecipeError, match=rf"\(16 bytes for each of the {trained:,} that are trained, 4 for the others"
     ):
@@ -104,74 +97,3 @@ def test_training_checks_it(tiny: Any, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^model\.decoder\.hidden = 999998: a model of [\d,]+ parameters needs"):
         next(train(tiny({"model.decoder.hidden": 999_998}), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-
-
-class TestMemory:
-    def test_is_known(self) -> None:
-        amount = available_memory()
-        assert amount is None or 0 < amount < 1 << 50
-        assert device_memory(CPU) is not None
-
-    def test_of_a_control_group(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, text in {
-            "memory.max": "1000",
-            "memory.current": "700",
-            "memory.stat": "anon 5\ninactive_file 60\n",
-        }.items():
-            (tmp_path / name).write_text(text)
-        monkeypatch.setattr(size_limits, "_own_groups", lambda: [tmp_path])
-        assert available_memory() == 360
-        (tmp_path / "memory.max").write_text("max\n")
-        assert (available_memory() or 1000) > 360
-
-    def test_of_a_limit_of_the_shell(self) -> None:
-        code = "from weft.runs.size_limits import available_memory; print(available_memory())"
-        limit = 4 << 30
-        run = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        )
-        assert 0 < int(run.stdout) < limit
-
-
-class TestFiles:
-    """A recipe and a file that do not fit each other are refused before weights are allocated; reading stops."""
-
-    def change(self, run: Any, before: str, after: str) -> None:
-        text = run.recipe.read_text("utf-8")
-        assert before in text
-        run.recipe.write_text(text.replace(before, after), "utf-8")
-
-    def refused(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-        build_model = build.build_model
-
-        def shapes_only(*arguments: Any, **options: Any) -> Any:
-            model = build_model(*arguments, **options)
-            assert all(weights.untyped_storage().nbytes() <= 4 for weights in model.parameters())
-            return model
-
-        monkeypatch.setattr(build, "build_model", shapes_only)
-        with pytest.raises(CheckpointError) as error:
-            load(run.path)
-        return str(error.value)
-
-    def test_a_width(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.change(run, "embedding = 11", "embedding = 1000000")
-        assert self.refused(run, monkeypatch).startswith(f"{run.model}: does not fit its recipe: tensor ")
-
-    def test_layers(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.change(run, "layers = 1\n", "layers = 1000\n")
-        assert "fewer than model.encoder.layers = 1000" in self.refused(run, monkeypatch)
-
-    def test_large_tensors(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A sparse file of many gigabytes takes no room on the disk of a stranger."""
-        tensors, metadata = read_tensors(run.model)
-        header_only = {**tensors, "more": torch.zeros(8)}
-        write_tensors(run.model, header_only, metadata)
-        assert "has an unknown tensor 'more'" in self.refused(run, monkeypatch)
-        monkeypatch.setattr(size_limits, "available_memory", lambda: 1000)
-        with pytest.raises(CheckpointError, match=r"its tensors have .* MB, and 0\.0 MB of memory are available"):
-            read_tensors(run.model)
-        assert read_shapes(run.model)["more"] == (8,)

@@ -15,7 +15,7 @@ import pytest
 from fixtures.corpus_rows import failure, write
 from weft.data.reading.corpora import TextPairs
 from weft.data.reading.lines import read_lines
-from weft.data.reading.signatures import check_not_binary, check_text
+from weft.data.reading.text_files import check_not_binary, check_text
 from weft.errors import DataError
 
 TEXT = "ein Wort\ta word\nzwei\ttwo\n"

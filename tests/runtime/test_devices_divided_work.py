@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from weft.errors import TrainingError, WeftWarning, is_out_of_memory
-from weft.runs.out_of_memory import DividedWork, release_memory
+from weft.runtime.devices import DividedWork, release_memory
 
 MESSAGE = r"^search: not enough memory for a batch at once; continuing in parts, with the same results$"
 ERRORS = [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: no memory")]

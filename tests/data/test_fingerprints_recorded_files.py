@@ -8,9 +8,8 @@ import warnings
 
 import pytest
 
+from weft.data.fingerprints import DATA_FILES, DataRecord, Fingerprints
 from weft.data.pairs import Pair
-from weft.data.preparation.recorded_files import NAME, DataRecord
-from weft.data.store.fingerprints import Fingerprints
 from weft.errors import DataError, WeftWarning, command_line
 from weft.recipe import load_recipe, make_recipe
 from weft.training.events import Finished
@@ -152,7 +151,7 @@ def test_a_run_of_an_older_version(tiny, tmp_path):
     """It has no record: it goes on, names the files, and has a record from then on."""
     (tmp_path / "p.tsv").write_text(TSV, "utf-8")
     run = interrupted(tiny, tmp_path, "p.tsv")
-    (run / NAME).unlink()
+    (run / DATA_FILES).unlink()
     recipe = load_recipe(run / "recipe.toml")
     with pytest.warns(WeftWarning) as warned:
         events = list(train(recipe, run, resume=True))
@@ -168,7 +167,7 @@ def test_built_in_corpora_have_no_files(tiny, tmp_path):
     list(train(tiny({"training.steps": 1}), run))
     record = DataRecord.load(run)
     assert record is not None and record.files == {}
-    (run / NAME).unlink()
+    (run / DATA_FILES).unlink()
     assert isinstance(resumed(run)[-1], Finished)
 
 

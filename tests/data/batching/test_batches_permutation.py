@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.data.batching import mixture as shuffle
-from weft.data.batching.mixture import MAX_TABLE, ROUNDS, Permutation
+from weft.data.batching import batches as shuffle
+from weft.data.batching.batches import MAX_TABLE, ROUNDS, Permutation
 
 quick = settings(deadline=None, max_examples=50)
 KEYS = st.lists(st.integers(0, 2**40), min_size=1, max_size=4).map(tuple)

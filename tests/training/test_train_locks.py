@@ -7,10 +7,15 @@ import pytest
 
 from weft.errors import FolderLockedError, TrainingError
 from weft.runs import locks
-from weft.runs.locks import LOCK_FILE, WORKER_LOCK_FILE, lock_folder, part_folder
-from weft.training import run_lock
-from weft.training.distributed import Workers
-from weft.training.run_lock import LAUNCHER_PID, lock_launch, lock_run
+from weft.runs.locks import (
+    LAUNCHER_PID,
+    LOCK_FILE,
+    WORKER_LOCK_FILE,
+    lock_folder,
+    lock_launch,
+    lock_run,
+    part_folder,
+)
 from weft.training.train import train
 
 
@@ -65,20 +70,20 @@ def test_a_mount_point_is_refused(tiny, tmp_path, monkeypatch):
 
 class TestWorkers:
     def test_only_the_main_process_locks(self, tmp_path):
-        with lock_run(tmp_path, Workers(1, 2)):
+        with lock_run(tmp_path, is_main=False):
             assert not list(tmp_path.iterdir())
-        with lock_run(tmp_path, Workers(0, 2)):
+        with lock_run(tmp_path):
             assert (tmp_path / LOCK_FILE).exists()
 
     def test_a_launcher_holds_the_lock_for_its_workers(self, tmp_path, monkeypatch):
         with lock_launch(tmp_path):
             monkeypatch.setenv(LAUNCHER_PID, str(os.getpid()))
-            with lock_run(tmp_path, Workers(0, 2)):
+            with lock_run(tmp_path):
                 assert {file.name for file in tmp_path.iterdir()} == {LOCK_FILE, WORKER_LOCK_FILE}
         assert not list(tmp_path.iterdir())
 
     def test_the_workers_of_a_killed_launcher_still_hold_the_folder(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(run_lock, "WORKER_PATIENCE", 0)
+        monkeypatch.setattr(locks, "WORKER_PATIENCE", 0)
         refused = pytest.raises(FolderLockedError)
         with lock_folder(tmp_path, "training", name=WORKER_LOCK_FILE), refused, lock_launch(tmp_path):
             pass

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from weft.data.preparation import recorded_files as data_record
-from weft.data.preparation.recorded_files import NAME, DataRecord, FileFingerprint
+from weft.data import fingerprints as data_record
+from weft.data.fingerprints import DATA_FILES, DataRecord, FileFingerprint
 from weft.errors import CheckpointError
 
 
@@ -94,7 +94,7 @@ def test_saved_and_loaded(tmp_path):
     ],
 )
 def test_damaged(tmp_path, content, reason):
-    (tmp_path / NAME).write_text(content, "utf-8")
+    (tmp_path / DATA_FILES).write_text(content, "utf-8")
     with pytest.raises(CheckpointError) as caught:
         DataRecord.load(tmp_path)
-    assert str(caught.value) == f"{tmp_path / NAME}: {reason}"
+    assert str(caught.value) == f"{tmp_path / DATA_FILES}: {reason}"

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft.data.pairs import Pair
-from weft.data.store import fingerprints as module
-from weft.data.store.fingerprints import (
-    NAME,
+from weft.data import fingerprints as module
+from weft.data.fingerprints import (
+    FINGERPRINTS,
     FingerprintCollector,
     Fingerprints,
     Overlap,
     fingerprint,
     length_divisor_for,
 )
+from weft.data.pairs import Pair
 from weft.errors import CheckpointError
 
 PAIRS = [Pair(f"source {number % 700}", f"target {number}") for number in range(1000)]
@@ -85,7 +85,7 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
         known.save(tmp_path)
         loaded = Fingerprints.load(tmp_path)
         assert loaded is not None and loaded[1:] == known[1:] and np.array_equal(loaded.values, known.values)
-    assert (tmp_path / NAME).stat().st_size < 8 * 1000 + 200
+    assert (tmp_path / FINGERPRINTS).stat().st_size < 8 * 1000 + 200
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
     ids=range(9),
 )
 def test_a_damaged_file_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / NAME).write_bytes(content)
+    (tmp_path / FINGERPRINTS).write_bytes(content)
     with pytest.raises(CheckpointError) as caught:
         Fingerprints.load(tmp_path)
-    assert str(caught.value).startswith(f"{tmp_path / NAME}: ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / FINGERPRINTS}: ") and "\n" not in str(caught.value)
 
 
 def test_the_header_is_json(tmp_path: Path) -> None:
     collected(PAIRS).save(tmp_path)
-    header = json.loads((tmp_path / NAME).read_bytes().split(b"\n")[0])
+    header = json.loads((tmp_path / FINGERPRINTS).read_bytes().split(b"\n")[0])
     assert header == {"weft_fingerprints": 1, "hash_bits": 0, "length_divisor": 1, "sources": True}
 
 

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from weft.errors import RecipeError
 from weft.recipe import make_recipe
-from weft.recipe.corpus import (
-    DialogueFile,
-    HubDataset,
-    InstructionFile,
-    NamedCorpus,
-    ParallelFiles,
-    TableFile,
-)
+from weft.recipe.data import DialogueFile, HubDataset, InstructionFile, NamedCorpus, ParallelFiles, TableFile
 from weft.recipe.toml import write_toml
 
 FORMS = {
