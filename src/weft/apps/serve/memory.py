@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from weft.apps.serve.settings import ServeSettings
-from weft.runs.size_limits import available_memory
+from weft.runtime.devices import available_memory
 
 SERVICE_SHARE = 0.125
 """The service's own part of the memory."""

@@ -101,7 +101,7 @@ class Worker:
     def _control(self, translator: Translator) -> CostControl:
         """The control of a model's costs. Its operations may use what the model leaves of the worker's memory."""
         from weft.apps.serve.worker_limits import CostControl
-        from weft.runs.size_limits import device_memory
+        from weft.runtime.devices import device_memory
 
         memory = self.config.get("memory")
         if memory is None:
