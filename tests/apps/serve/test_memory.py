@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -17,14 +18,39 @@ from weft.runtime.processes import child_environment
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1000)
     assert memory_in_bytes(ServeSettings(memory=0.25)) == 250
     assert memory_in_bytes(ServeSettings(memory=2e9)) == 2_000_000_000
-    monkeypatch.setattr(memory, "available_memory", lambda: None)
-    assert memory_in_bytes(ServeSettings(memory=0.5)) == memory.UNKNOWN_MEMORY / 2
     for wrong in (0, -1, 2, 1e6, True, "all"):
         with pytest.raises(RecipeError, match="above 0 and up to 1, or bytes, at least 100,000,000"):
             make_settings({"memory": wrong})
+
+
+def test_the_memory_of_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = memory.machine_memory()
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", (str(tmp_path / "missing"), str(limit)))
+    limit.write_text("1234567\n")
+    assert memory.machine_memory() == 1_234_567 < whole
+    for text in ("max\n", str(2**62)):  # no limit
+        limit.write_text(text)
+        assert memory.machine_memory() >= whole
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", ())
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: int("x"))
+    assert memory.machine_memory() == memory.UNKNOWN_MEMORY
+
+
+def test_the_service_imports_no_torch() -> None:
+    program = "import sys, weft.apps.serve.app, weft.apps.serve.server; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+        timeout=300,
+        check=True,
+    )
+    assert done.stdout == "False\n"
 
 
 def test_operations_wait_for_memory() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
@@ -19,10 +20,11 @@ from functools import cache
 from pathlib import Path
 
 from weft.apps.serve.settings import ServeSettings
-from weft.runtime.devices import available_memory
 
 SERVICE_SHARE = 0.125
 """The service's own part of the memory."""
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Where a container finds the limit of its memory: control groups of version 2 and 1."""
 UNKNOWN_MEMORY = 4 << 30
 """Bytes that a machine is taken to have if it does not say."""
 FEWEST_BYTES = 32 << 20
@@ -35,11 +37,22 @@ TRIMMED_BYTES = 32 << 20
 
 
 def memory_in_bytes(settings: ServeSettings) -> int:
-    """`ServeSettings.memory` in bytes: a share is one of the memory that is available now."""
-    if settings.memory > 1:
-        return int(settings.memory)
-    available = available_memory()
-    return int(settings.memory * (UNKNOWN_MEMORY if available is None else available))
+    """`ServeSettings.memory` in bytes: a share is one of the machine's memory."""
+    return int(settings.memory if settings.memory > 1 else settings.memory * machine_memory())
+
+
+def machine_memory() -> int:
+    """The memory of this machine, or of its container, in bytes.
+
+    `weft.runtime.devices` knows what is available now, but imports torch, and the service does not.
+    """
+    amounts = []
+    with suppress(OSError, ValueError, AttributeError):
+        amounts.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for name in CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # "max": no limit
+            amounts.append(int(Path(name).read_text("ascii")))
+    return min(amounts, default=UNKNOWN_MEMORY)
 
 
 class MemoryBudget:

@@ -16,7 +16,7 @@ def _check_memory(value: object) -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and (0 < value <= 1 or FEWEST_BYTES <= value < 2**62):  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    raise ValueError(f"a share of the available memory, above 0 and up to 1, or bytes, at least {FEWEST_BYTES:,}")
+    raise ValueError(f"a share of the machine's memory, above 0 and up to 1, or bytes, at least {FEWEST_BYTES:,}")
 
 
 Memory = Annotated[float, BeforeValidator(_check_memory)]
@@ -57,8 +57,7 @@ class ServeSettings(Settings):
 
     memory: Memory = Field(
         0.5,
-        description="memory of the service and its workers: a share of what is available when it starts, or above 1 a "
-        "number of bytes",
+        description="memory of the service and its workers: a share of the machine's, or above 1 a number of bytes",
     )
     max_connections: Count = Field(
         1_000, description="open connections; beyond them, those of the client that has the most are closed, idle first"
