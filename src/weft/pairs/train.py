@@ -142,7 +142,7 @@ def _plan_recipe(recipe: Recipe, request: TrainingRequest) -> PlannedRun:
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """Pass the events on; after the last of them comes the result on the test set, if the run is evaluated."""
+    """Pass events on, and at the end of training evaluate the run on the test set."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):
