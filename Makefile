@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
 PAGES := $(wildcard *.md) docs benchmarks deploy
 
-.PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks dist dist-check clean
+.PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks slides diagrams dist dist-check clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -96,7 +96,13 @@ notebook: .venv/installed     ## run docs/tour.ipynb and store its outputs
 	$(BIN)/python tools/notebook.py docs/tour.ipynb
 
 notebooks: .venv/installed    ## write the chapters of the course as notebooks: build/notebooks
-	$(BIN)/python tools/notebook.py docs/course/[0-9]*.md --to build/notebooks
+	$(BIN)/python tools/course.py notebooks build/notebooks
+
+slides: .venv/installed       ## write the chapters of the course as slides: build/slides
+	$(BIN)/python tools/course.py slides build/slides
+
+diagrams: .venv/installed     ## draw the diagrams of the course: docs/images/diagrams
+	$(BIN)/python tools/diagrams.py
 
 course: .venv/installed       ## run the course: store what its code prints, and draw its pictures (it trains three models)
 	$(BIN)/python tools/course.py run
@@ -107,13 +113,16 @@ dist: .venv/installed         ## build dist/*.tar.gz and dist/*.whl, and check t
 	$(BIN)/twine check --strict dist/*
 
 # Run from a folder of its own, so that only the installed package can be imported.
-dist-check: dist              ## install the wheel in an empty environment; train ten steps and translate with it
+dist-check: dist              ## install the wheel in an empty environment; train, translate and run a notebook with it
 	rm -rf build/wheel
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd build/wheel && venv/bin/weft --help
 	cd build/wheel && venv/bin/weft train grammar --set training.steps=10 --set training.device=cpu --out run
 	cd build/wheel && echo 'he hit me with a pie' | venv/bin/weft translate run
+	cd build/wheel && venv/bin/weft course start 1 && test -f sampling.py
+	$(BIN)/python tools/course.py notebooks build/wheel/notebooks
+	cd build/wheel && venv/bin/python ../../tools/notebook.py notebooks/07-scores.ipynb
 	test -f build/wheel/venv/lib/python*/site-packages/weft/py.typed
 	test -f build/wheel/venv/lib/python*/site-packages/weft/apps/serve/page/views/translate.js
 	rm -rf build/wheel

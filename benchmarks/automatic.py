@@ -56,7 +56,7 @@ class PairSet(NamedTuple):
     hand: str
     """The shipped recipe that the best hand-made one is, or extends."""
     figure: float | None
-    """What the hand-made recipe reached on the test set."""
+    """Score of the hand-made recipe on the test set."""
     changes: Sections | None = None
     """Settings of the hand-made recipe beside those of the shipped one."""
     sides: tuple[str, str] | None = None

@@ -48,7 +48,7 @@ def command(who: str, case: Case, given: argparse.Namespace) -> list[str]:
 
 
 def measure(who: str, case: Case, cores: str, given: argparse.Namespace) -> dict[str, Any] | None:
-    """One run, as the line it prints; None if it failed. ``cores``: that it may use; any if empty."""
+    """One run, as the line it prints; None if it failed. ``cores``: the cores that it may use; empty: all."""
     words = pinned(command(who, case, given), cores)
     done = subprocess.run(words, capture_output=True, text=True, cwd=HERE / "rivals")
     if not done.stdout.strip():  # the status says little: fairseq aborts as it leaves, its line printed
@@ -90,7 +90,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--warmup", type=int, default=20, help="steps that are not counted")
     parser.add_argument("--matmul", choices=["highest", "medium"], default="highest", help="as in train.py")
-    parser.add_argument("--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round at once")
+    parser.add_argument(
+        "--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round in parallel on these cores"
+    )
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="change weft's recipe")
     given = parser.parse_args()
     cases = [

@@ -73,7 +73,7 @@ def best_of(rounds: int, *ways: Callable[[], Any], clock: Callable[[], float]) -
 def latencies(
     sources: list[Any], ways: dict[str, Callable[[Any], Any]], *, clock: Callable[[], float]
 ) -> dict[str, dict[str, float]]:
-    """Of each way, the times in ms of a call with one source, taken in turns."""
+    """Latencies of a call with one source in ms, for each way, measured in turns."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for source in [*sources[:10], *sources]:
         for name, way in ways.items():

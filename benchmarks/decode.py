@@ -82,7 +82,7 @@ def _rivals_decode() -> Any:
 
 
 def measure(who: str, cores: str, given: argparse.Namespace) -> dict[str, Any] | None:
-    """One run, as the line it prints; None if it failed. ``cores``: that it may use; any if empty."""
+    """One run, as the line it prints; None if it failed. ``cores``: the cores that it may use; empty: all."""
     common = [word for name in SHARED for word in (f"--{name}", str(getattr(given, name)))]
     if who in OURS:
         command = [sys.executable, str(HERE / "decode.py"), *common, "--alone", OURS[who]]
@@ -124,11 +124,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beam", type=int, default=5, help="1: greedy")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=64, help="sentences handed over at once")
+    parser.add_argument("--batch", type=int, default=64, help="sentences per call")
     parser.add_argument("--length", type=int, default=20, help="tokens of every output")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a busy machine, --threads 1")
-    parser.add_argument("--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round at once")
+    parser.add_argument(
+        "--cores", metavar="FIRST-LAST", default="", help="run the toolkits of a round in parallel on these cores"
+    )
     parser.add_argument("--alone", choices=list(OURS.values()), help="weft only, as one line of JSON")
     given = parser.parse_args()
     given.data = given.data.resolve()

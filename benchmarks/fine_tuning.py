@@ -129,7 +129,7 @@ def write_pairs(data: Path, plan: Plan, size: int) -> None:
 
 
 def run_job(job: dict[str, Any], plan: Plan) -> dict[str, Any]:
-    """Train, if the run is not there yet, and evaluate; in a process of its own."""
+    """Train, if the run is not there yet, and evaluate; in a separate process."""
     import torch
 
     from weft.evaluation.evaluate import evaluate

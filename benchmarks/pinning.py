@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 def run_round(
     names: Sequence[str], run: Callable[[str, str], Result], *, cores: str, threads: int, round_number: int
 ) -> list[tuple[str, Result]]:
-    """``run(name, cores)`` of each name: at once on groups of these cores, or one after the other if there are none."""
+    """``run(name, cores)`` for each name: in parallel on groups of these cores, or in turn if there are none."""
     groups = core_groups(cores, threads=threads, number=len(names), round_number=round_number)
     with ThreadPoolExecutor(len(names) if cores else 1) as pool:
         return list(zip(names, pool.map(run, names, groups), strict=True))

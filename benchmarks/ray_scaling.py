@@ -6,7 +6,7 @@
 The rate is that of the blocks in the middle, by the times at which their outputs were written: without the start of Ray
 and of the workers, and without the end, when some of them have run out of blocks. The random Transformer is that of
 ctranslate2_engine.py (3 + 3 layers, 256 wide, outputs of about 14 tokens), searched greedily by PyTorch on one core.
-With --gpus, the times at which `weft translate` writes its windows to a pipe are taken likewise; ``seconds`` is the
+With --gpus, the times at which `weft translate` writes its windows to a pipe are taken too; ``seconds`` is the
 whole command in both cases.
 """
 
@@ -26,7 +26,7 @@ COMMAND = (sys.executable, "-m", "weft", "translate")
 
 
 class Rate(NamedTuple):
-    """Of one command."""
+    """The speed of one command."""
 
     lines_per_second: float
     seconds: float
@@ -58,18 +58,19 @@ def save_random_run(folder: Path) -> None:
 
 
 def on_ray(run: Path, file: Path, *, workers: int, gpus: float, block_lines: int) -> Rate:
-    """What the command does, but for merging the blocks, whose times are read."""
+    """Do what the command does, except merging the blocks, whose times are read."""
     from weft.apps.cli.arguments import RunArguments
     from weft.apps.cli.bad_lines import BadLinePolicy
-    from weft.apps.cli.commands.translate import Job, OutputFormat
+    from weft.apps.cli.commands.translate import TranslationJob
     from weft.apps.cli.translate_ray import MakeTranslate
     from weft.apps.cluster import blocks
     from weft.apps.cluster.job import ClusterJob
     from weft.apps.cluster.ray_pool import Pool, translate_blocks
+    from weft.translation.output_format import OutputFormat
 
     arguments = RunArguments(run.resolve(), None, "auto" if gpus else "cpu", None, "torch")
     settings = {} if gpus else {"kind": "greedy"}
-    job = Job(str(file), arguments, settings, OutputFormat(1, False, False), BadLinePolicy("error"))
+    job = TranslationJob(str(file), arguments, settings, OutputFormat(1, False, False), BadLinePolicy("error"))
     blocks.BLOCK_LINES = block_lines
     start = time.time()
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +78,7 @@ def on_ray(run: Path, file: Path, *, workers: int, gpus: float, block_lines: int
         cluster_job.prepare({})
         of_file = cluster_job.find_blocks()[str(file.resolve())]
         paths = [cluster_job.block_path(block) for block in of_file]
-        work = [blocks.Work(block, str(path)) for block, path in zip(of_file, paths, strict=True)]
+        work = [blocks.BlockTask(block, str(path)) for block, path in zip(of_file, paths, strict=True)]
         for _ in translate_blocks(work, MakeTranslate(job), Pool("local", workers, gpus), column="source"):
             pass
         seconds = time.time() - start

@@ -5,7 +5,7 @@
 
 BiLSTM 2 × 256, LSTM 512, input feeding, general attention, a joint vocabulary of 8,000 (benchmarks/rivals/workload.py),
 random weights, lines of Multi30k, every output of exactly 20 tokens. By text: lines in, lines out; by ids: sources are
-tokenized already. A batch of 64 is 64 sentences that are handed over and searched at once; "auto": all lines are handed
+tokenized already. A batch of 64 is 64 sentences that are passed and searched together; "auto": all lines are handed
 over, and weft chooses the batches. weft's tf32 is `weft.load(..., precision="tf32")`; OpenNMT-py has PyTorch's switch
 `torch.backends.cuda.matmul.allow_tf32`. Each toolkit runs in its own process and environment; of its passes over the
 lines the first does not count (of OpenNMT-py two batches), then the fastest does.

@@ -197,7 +197,7 @@ def of_copies(run: Translator, copies: int = 8) -> Iterator[str]:
     for line in [pair.target for pair in _english(run)][:100]:
         ids = run.tokenizers.target.encode(line)
         [scored] = run.score([Pair("", " ".join([line] * copies))])
-        if len(scored.token_scores) == copies * len(ids) + 1:  # else the copies were not cut alike
+        if len(scored.token_scores) == copies * len(ids) + 1:  # else the copies were not split into the same tokens
             theirs.append(repeat_curve(scored.token_scores[:-1], len(ids)))
     yield "| mean log p of a token in copy … | " + " | ".join(str(place + 1) for place in range(copies)) + " |"
     yield "|---|" + "---:|" * copies

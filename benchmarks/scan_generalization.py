@@ -1,4 +1,4 @@
-"""What matters for generalization: the splits of SCAN, one change of a setting at a time.
+"""Generalization on the splits of SCAN, one change of a setting at a time.
 
     python benchmarks/scan_generalization.py --data scan --parallel 12 --steps 4000
 
@@ -7,7 +7,7 @@ the test set of each split: the simple split has test commands like those of tra
 sequences than training, *addprim_jump* and *addprim_turn_left* have combinations of a command that was trained on alone
 (jump), or not in these combinations (turn left). In brackets: exact match on 5 % of the training pairs, held out in
 every run: generalization within the training distribution. Results are appended to results.jsonl in the output folder
-as soon as a run is done; runs of as many steps that are in it are not repeated. Needs no other package than weft.
+as soon as a run is done; finished runs with the same number of steps are not repeated. Needs only weft.
 
 The base setting "lstm" is the recipe without label smoothing, with the weights of the last step; "transformer" has
 Transformers of two layers instead. Every other row changes one thing in one of them.
@@ -47,7 +47,7 @@ def transformer(**changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_location() -> dict[str, Any]:
-    """What the automatic choice makes of SCAN: small GRUs, location attention, much dropout (docs/choosing.md)."""
+    """The automatic choice for SCAN: small GRUs, location attention, high dropout (docs/choosing.md)."""
     stacks = {side: {"kind": "gru", "hidden": 128} for side in ("model.encoder", "model.decoder")}
     stacks["model.decoder"]["input_feeding"] = False
     attention = {"score": "additive", "location": True, "placement": "before"}

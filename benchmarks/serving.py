@@ -76,7 +76,7 @@ print(json.dumps(count / (time.perf_counter() - start)))
 
 
 class Answer(NamedTuple):
-    """What came of one request."""
+    """The answer to one request."""
 
     status: int
     seconds: float
@@ -175,7 +175,7 @@ def cores_of(text: str) -> set[int]:
 
 @contextmanager
 def process(command: list[str], port: int, cores: set[int]) -> Iterator[subprocess.Popen[bytes]]:
-    """A service in a process of its own on some cores, once it is ready."""
+    """A service in a separate process on some cores, once it is ready."""
     import urllib.request
 
     environment = {**os.environ, "WEFT_NO_PROGRESS": "1"}
@@ -202,7 +202,7 @@ def resident(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> dict[str, float]:
-    """Of a service, its worker, and this process, which is the clients."""
+    """CPU time of a service, its worker, and this process, which runs the clients."""
 
     def of(pid: int | str) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

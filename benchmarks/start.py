@@ -36,7 +36,7 @@ print(json.dumps({
 
 
 def cpu_seconds(command: list[str]) -> float:
-    """Of one process from its start to its end."""
+    """CPU time of one process from start to end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, input=b"x\n", capture_output=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

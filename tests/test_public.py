@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def test_all_of_them_at_once():
 
 
 def test_the_version():
-    assert weft.__version__ == version("weft")
+    """``weft`` belongs to another project on the public index; module and command keep the short name."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["name"] == "weft-seq2seq" and list(project["scripts"]) == ["weft"]
+    assert weft.__version__ == version(project["name"])
     assert all(part.isdigit() for part in weft.__version__.split(".")[:2])
 
 

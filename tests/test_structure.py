@@ -98,6 +98,11 @@ IMPORT_BY_NAME = {
 }
 """The only files that import by name, each from a literal table: public names, what a recipe can choose, faster
 versions of plain functions, commands."""
+PLAIN_OPENINGS = (
+    *("apps", "attention", "data", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs"),
+    *("runtime", "search", "tasks", "text", "training", "translation"),
+)
+"""Packages whose docstrings open with the thing they describe."""
 TORCH_FREE = (
     *("errors.py", "recipe/", "text/", "tasks/", "runtime/"),
     *("pairs/source.py", "pairs/request.py", "pairs/profiling/", "pairs/recommendation/"),
@@ -223,6 +228,31 @@ def test_names_say_what_a_value_is() -> None:
             if name in vague and id(node) not in brief:
                 offenders.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {name}")
     assert not offenders, "\n".join(offenders)
+
+
+def docstrings_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The line and text of every docstring: of the module, of its classes and functions, and after assignments."""
+    for node in ast.walk(tree_of(path)):
+        for part in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            if (
+                isinstance(part, ast.Expr)
+                and isinstance(part.value, ast.Constant)
+                and isinstance(part.value.value, str)
+            ):
+                yield part.lineno, part.value.value
+
+
+@pytest.mark.parametrize("package", PLAIN_OPENINGS)
+def test_docstrings_open_with_the_thing_itself(package: str) -> None:
+    """Not with a riddle: "What …", "The same …", "Of …"."""
+    paths = sorted((SOURCE / package).rglob("*.py"))
+    assert paths, f"{package}: no such package"
+    assert not [
+        f"{path.relative_to(SOURCE)}:{line}: {text.strip().splitlines()[0]}"
+        for path in paths
+        for line, text in docstrings_of(path)
+        if text.lstrip().startswith(("What ", "The same ", "Of "))
+    ]
 
 
 def test_protocols_checked_at_run_time_have_methods_only() -> None:

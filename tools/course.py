@@ -1,7 +1,9 @@
 """The course: runs its chapters, and makes pages of the documentation site of them.
 
     python tools/course.py run [CHAPTER...]                outputs go into docs/course, pictures into docs/images/course
-    python tools/course.py site build/pages/docs/course    equations as MathML, and a notebook beside each chapter
+    python tools/course.py site build/pages/docs/course    equations as MathML; notebooks and slides beside chapters
+    python tools/course.py notebooks build/notebooks       a notebook of each chapter
+    python tools/course.py slides build/slides             slides of each chapter
 
 Chapters are run in order, in build/course. A model that `weft train` has trained there is not trained again; delete the
 folder to start anew. A block of ``text`` after a block of ``python`` or ``sh`` is replaced by what that block printed.
@@ -21,6 +23,7 @@ from typing import Any
 
 import notebook
 from equations import with_mathml
+from slides import make_slides
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = ROOT / "docs/course"
@@ -28,6 +31,20 @@ PICTURES = ROOT / "docs/images/course"
 FOLDER = ROOT / "build/course"
 CODE = re.compile(r"^```(python|sh)\n(.*?)^```\n(\s*^```text\n(.*?)^```$)?", flags=re.M | re.S)
 """A block that is run and, if it stands there, the block of its output."""
+
+INSTALL = """\
+# Installs weft if it is missing, as in a hosted notebook. WEFT_WHEEL may name a wheel to install instead.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("weft") is None:
+    package = os.environ.get("WEFT_WHEEL", "weft-seq2seq")
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=True)"""
+"""The first cell of every notebook."""
+TRAINED_BY_PYTHON = ("language-model", "base", "new", "mixed")
+"""Runs that code of a chapter trains in seconds, and does not expect to be there."""
 
 
 def chapters() -> list[Path]:
@@ -49,6 +66,11 @@ def run_page(page: str) -> Iterator[tuple[re.Match[str], str]]:
             lines = (line for line in source.splitlines() if not is_trained(line))
             source = "\n".join(f"!{line}" for line in lines)
         yield block, printed(notebook.run_cell(source, namespace))
+
+
+def drawn_pictures(page: str) -> list[tuple[str, str]]:
+    """The pictures that the code of a page draws; diagrams are drawn by tools/diagrams.py."""
+    return [(label, target) for label, target in notebook.PICTURE.findall(page) if "/diagrams/" not in target]
 
 
 def is_trained(command: str) -> bool:
@@ -74,11 +96,53 @@ def run(paths: list[Path]) -> None:
     os.chdir(FOLDER)
     for path in paths:
         print(path.name, file=sys.stderr)
-        shutil.rmtree("runs/language-model", ignore_errors=True)  # trained by Python, in a second
+        for name in TRAINED_BY_PYTHON:
+            shutil.rmtree(f"runs/{name}", ignore_errors=True)
         page = path.read_text("utf-8")
         path.write_text(updated(page), "utf-8")
-        for _, target in notebook.PICTURE.findall(page):
+        for _, target in drawn_pictures(page):
             shutil.copyfile(Path(target).name, PICTURES / Path(target).name)
+
+
+def trainings() -> dict[str, str]:
+    """The command that trains each run of the course."""
+    pages = "".join(path.read_text("utf-8") for path in chapters())
+    return {run: line for line, run in re.findall(r"^(weft train .* --out (\S+).*)$", pages, flags=re.M)}
+
+
+def chapter_notebook(page: str, folder: Path) -> dict[str, Any]:
+    """The notebook of a chapter: installs weft if it is missing, trains what earlier chapters trained, and begins."""
+    made = notebook.from_markdown(page, folder)
+    runs = {run: command for run, command in trainings().items() if run in page and command not in page}
+    cells = [notebook.code_cell(INSTALL), *([notebook.code_cell(_training(runs))] if runs else []), *made["cells"]]
+    return notebook.of_cells(cells)
+
+
+def _training(runs: dict[str, str]) -> str:
+    """Code that trains the runs that are not there."""
+    lines = [
+        "# Trained in earlier chapters; a few minutes each, once.",
+        "import subprocess",
+        "from pathlib import Path",
+        "",
+    ]
+    for run, command in runs.items():
+        lines += [f'if not Path("{run}").is_dir():', f"    subprocess.run({shlex.split(command)!r}, check=True)"]
+    return "\n".join(lines)
+
+
+def make_notebooks(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in chapters():
+        made = chapter_notebook(path.read_text("utf-8"), path.parent)
+        notebook.write(made, folder / path.with_suffix(".ipynb").name)
+
+
+def make_all_slides(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in chapters():
+        slides = make_slides(path.read_text("utf-8"), path.parent)
+        (folder / path.with_suffix(".html").name).write_text(slides, "utf-8")
 
 
 def make_site(folder: Path) -> None:
@@ -86,23 +150,24 @@ def make_site(folder: Path) -> None:
     for path in sorted(folder.glob("*.md")):
         page = path.read_text("utf-8")
         if path.name[0].isdigit():
-            name = path.with_suffix(".ipynb").name
-            notebook.write(notebook.from_markdown(page, folder), folder / name)
+            name, slides = path.with_suffix(".ipynb").name, f"{path.stem}-slides.html"
+            notebook.write(chapter_notebook(page, folder), folder / name)
+            (folder / slides).write_text(make_slides(page, folder), "utf-8")
             title, rest = page.split("\n", 1)
-            page = f"{title}\n\n*[This chapter as a notebook]({name})*\n{rest}"
+            page = f"{title}\n\n*This chapter [as a notebook]({name}), [as slides]({slides})*\n{rest}"
         path.write_text(with_mathml(page), "utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("run", "site"))
-    parser.add_argument("paths", type=Path, nargs="*", help="chapters; of `site`, the folder of their copies")
+    parser.add_argument("action", choices=("run", "site", "notebooks", "slides"))
+    parser.add_argument("paths", type=Path, nargs="*", help="chapters; for the others, the folder to write to")
     arguments = parser.parse_args()
     if arguments.action == "run":
         run([path.resolve() for path in arguments.paths] or chapters())
     else:
         [folder] = arguments.paths
-        make_site(folder)
+        {"site": make_site, "notebooks": make_notebooks, "slides": make_all_slides}[arguments.action](folder)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def mathml(latex: str, display: str) -> str:
 
 
 def displayed(latex: str) -> str:
-    """Equations on a line of their own. Those with a ``\\qquad`` between them stand side by side if there is space."""
+    """Displayed equations. Those with a ``\\qquad`` between them stand side by side if there is space."""
     parts = re.split(r"(?:\\qquad\s*)+", " ".join(latex.split()))
     return f'<div class="equation">{"".join(mathml(part, "block") for part in parts)}</div>'
 

@@ -41,7 +41,7 @@ EQUIVALENT = ROOT / "tools" / "equivalent_mutants.toml"
 SETTING_TESTS = ROOT / "tests" / "contracts" / "test_settings.py"
 TARGET = 0.95
 SHARE_OF_SETTINGS = 0.4
-"""Of the mutations drawn, those that ignore a setting."""
+"""The share of the drawn mutations that ignore a setting."""
 COUNTER = itertools.count()
 PASSING: set[str] = set()
 """Tests known to pass without a breakage."""
@@ -72,7 +72,7 @@ WALL_FACTOR = 10
 
 @dataclass
 class Outcome:
-    """What became of a mutation."""
+    """The outcome of a mutation."""
 
     file: str
     line: int
@@ -223,7 +223,7 @@ def draw(mutations: list[Any], count: int, seed: int, kinds: Sequence[str]) -> l
 
 
 def run_mutant(mutation: Any, tree: Path, record: TestRecord, limit: float) -> Outcome:
-    """Break the line in the copy of the tree, run the tests, mend it."""
+    """Break the line in the copy of the tree, run the tests, restore the line."""
     path = tree / "src" / "weft" / mutation.file
     original = path.read_bytes()
     stat = path.stat()
@@ -241,7 +241,7 @@ def run_mutant(mutation: Any, tree: Path, record: TestRecord, limit: float) -> O
         path.write_bytes(original)
         os.utime(path, (stat.st_mtime, stat.st_mtime))
     if result == "caught" and "::" in test and test not in PASSING:
-        if run_tests(tree, [test], limit)[0] != "survived":  # it fails by itself
+        if run_tests(tree, [test], limit)[0] != "survived":  # it fails without the breakage too
             FAILING.add(test)
             return run_mutant(mutation, tree, record, limit)
         PASSING.add(test)

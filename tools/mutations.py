@@ -216,7 +216,7 @@ class SettingReads:
         return found + [sub for owner in found for sub in owner.__subclasses__()]
 
     def _by_name(self, file: SourceFile, name: str) -> list[Any]:
-        """What a name without an annotation is: by another annotation of it in the file, else by a section's name."""
+        """Types of a name without an annotation: by another annotation of it in the file, else by a section's name."""
         if name == "recipe":
             return [self.recipe]
         for match in re.findall(rf"\b{name}: ([\w |]+)", file.content.decode()):

@@ -2,13 +2,13 @@
 
     python tools/notebook.py docs/tour.ipynb                                    run all cells, store their outputs
     python tools/notebook.py docs/tour.ipynb --page build/pages/docs/tour.md    nothing is run
-    python tools/notebook.py docs/course/*.md --to build/notebooks              nothing is run
 
 A cell is run as Jupyter runs it: what it prints and the value of its last expression are its outputs; a line
 ``!weft …`` is a command. That is all these notebooks need, and it takes no Jupyter.
 
-Of a Markdown file, blocks of ``python`` and ``sh`` become cells. A block of ``text`` right after one of these is its
-output, which the notebook will have itself; ``math`` becomes ``$$…$$``; pictures become attachments.
+`tools/course.py` makes notebooks of Markdown files: blocks of ``python`` and ``sh`` become cells. A block of ``text``
+right after one of these is its output, which the notebook will have itself; ``math`` becomes ``$$…$$``; pictures become
+attachments.
 """
 
 from __future__ import annotations
@@ -149,17 +149,17 @@ def blocks(page: str) -> list[Block]:
 
 
 def from_markdown(page: str, folder: Path) -> dict[str, Any]:
-    """A notebook of a Markdown page; the pictures are read from where the page has them, relative to the folder."""
+    """A notebook of a Markdown page; the pictures are read from where the page has them, relative to the folder.
+
+    Answers, which are ``<details>`` in the page, stay folded: their text in a ``<details>`` of its cell, their code in
+    cells whose source is hidden.
+    """
     cells: list[Cell] = []
-    prose = ""
+    prose, answer = "", ""
     for block in blocks(page):
-        is_code = block.language in ("python", "sh")
-        if is_code:
-            if prose.strip():
-                cells.append(_markdown_cell(prose, folder))
-            lines = block.text.rstrip("\n").splitlines()
-            code = "\n".join(f"!{line}" for line in lines) if block.language == "sh" else "\n".join(lines)
-            cells.append({"cell_type": "code", "source": _lines(code), "execution_count": None, "outputs": []})
+        if block.language in ("python", "sh"):
+            made, answer = _prose_cells(prose, folder, answer)
+            cells += [*made, _code_cell(block, hidden=bool(answer))]
             prose = ""
         elif block.language == "math":
             prose += f"$$\n{block.text}$$\n"
@@ -167,17 +167,43 @@ def from_markdown(page: str, folder: Path) -> dict[str, Any]:
             continue  # the output of the cell before
         else:
             prose += f"```{block.language}\n{block.text}```\n" if block.language else block.text
-    if prose.strip():
-        cells.append(_markdown_cell(prose, folder))
+    cells += _prose_cells(prose, folder, answer)[0]
+    return of_cells(cells)
+
+
+def of_cells(cells: list[Cell]) -> dict[str, Any]:
+    """A notebook of cells, which get their numbers here."""
     metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    numbered = [{"id": f"cell-{number}", "metadata": {}, **cell} for number, cell in enumerate(cells, 1)]
+    numbered = [{"metadata": {}, **cell, "id": f"cell-{number}"} for number, cell in enumerate(cells, 1)]
     return {"cells": numbered, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
+def code_cell(code: str) -> Cell:
+    return {"cell_type": "code", "source": _lines(code), "execution_count": None, "outputs": []}
+
+
+def _code_cell(block: Block, *, hidden: bool) -> Cell:
+    lines = block.text.rstrip("\n").splitlines()
+    cell = code_cell("\n".join(f"!{line}" if block.language == "sh" else line for line in lines))
+    return {**cell, "metadata": {"jupyter": {"source_hidden": True}, "tags": ["answer"]}} if hidden else cell
+
+
+def _prose_cells(prose: str, folder: Path, answer: str) -> tuple[list[Cell], str]:
+    """The cells of a piece of prose, and the title of the answer that it ends in, if it ends in one."""
+    cells = []
+    for piece in re.split(r"(<details markdown>\n<summary>.*?</summary>\n|</details>\n?)", prose):
+        if piece.startswith("<details"):
+            answer = re.findall(r"<summary>(.*?)</summary>", piece)[0]
+        elif piece.startswith("</details>"):
+            answer = ""
+        elif piece.strip():
+            text = f"<details>\n<summary>{answer}</summary>\n\n{piece.strip()}\n\n</details>" if answer else piece
+            cells.append(_markdown_cell(text, folder))
+    return cells, answer
+
+
 def _markdown_cell(prose: str, folder: Path) -> Cell:
-    """Folded answers are unfolded, as they have cells of their own; a link to a chapter is one to its notebook."""
-    prose = prose.replace("<details markdown>\n", "").replace("</details>\n", "")
-    prose = re.sub(r"<summary>(.*?)</summary>", r"### \1", prose)
+    """A link to a chapter is one to its notebook; pictures become attachments."""
     prose = re.sub(r"\]\((\d\d-[a-z-]+)\.md", r"](\1.ipynb", prose)
     attachments = {}
     for path in (folder / target for _, target in PICTURE.findall(prose)):
@@ -197,16 +223,10 @@ def write(notebook: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+", help="a notebook; with --to, Markdown files")
+    parser.add_argument("files", type=Path, nargs="+", help="notebooks")
     parser.add_argument("--page", type=Path, help="write this Markdown file instead of running the cells")
-    parser.add_argument("--to", type=Path, help="write notebooks of the Markdown files into this folder")
     arguments = parser.parse_args()
-    if arguments.to is not None:
-        arguments.to.mkdir(parents=True, exist_ok=True)
-        for path in arguments.files:
-            notebook = from_markdown(path.read_text("utf-8"), path.parent)
-            write(notebook, arguments.to / path.with_suffix(".ipynb").name)
-    elif arguments.page is not None:
+    if arguments.page is not None:
         [path] = arguments.files
         arguments.page.write_text(markdown(read(path)), "utf-8")
     else:

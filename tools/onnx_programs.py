@@ -119,7 +119,7 @@ def make_run(kind: str, folder: Path) -> LoadedRun:
 
 
 def make_case(run: LoadedRun, folder: Path) -> dict[str, Any]:
-    """What weft finds, in the ids of the export."""
+    """Sources with weft's outputs as the expected results, in the ids of the export."""
     orders, frame, random = make_plan(run).orders, run.tokenizers.frame, Random(1)
     ids = [random.choices(range(3, run.tokenizers.source.size), k=random.randint(1, 9)) for _ in range(10)]
     sources = [frame.source(row) for row in ids]
@@ -141,7 +141,7 @@ def make_case(run: LoadedRun, folder: Path) -> dict[str, Any]:
 
 
 def cut(row: list[int], end: int) -> list[int]:
-    """Without what follows the end token."""
+    """Ids up to the end token."""
     return row[: row.index(end) + 1] if end in row else row
 
 

@@ -29,7 +29,7 @@ def commands() -> str:
 
     from weft.apps.cli import app
 
-    parts = ["# Commands\n\n" + NOTE + "What `--help` prints.\n"]
+    parts = ["# Commands\n\n" + NOTE + "The output of `--help` for every command.\n"]
     for name in names(get_command(app)):
         arguments = [sys.executable, "-m", "weft", *name.split(), "--help"]
         environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -104,7 +104,7 @@ IN_MODULES = (
     "weft.interop.export.export_run",
     "weft.apps.serve.app.create_app",
 )
-"""What is documented beside the names of ``weft``: the types that they return or take, and functions of modules."""
+"""Documented names beyond those of ``weft``: types that they return or take, and functions of modules."""
 
 PROBES = {
     "repeat": "weft.apps.probes.repeat.repeat",

@@ -63,12 +63,12 @@ TRANSFORMER = {
 }
 """Changes of `SETTINGS` for a model that other toolkits have too."""
 COMPLETE = {"prepare": "store", "export": "exported", "import": "run"}
-"""What a command makes in one rename: where it exists, the command had ended before the signal came."""
+"""Outputs that a command creates with one rename: if one exists, the command had ended before the signal came."""
 EDITABLE = {"recipe.toml", "README.md", "metrics.json", "log.jsonl"}
 USED = {".ids", ".starts", ".part", "state.json", "about.json", "model.safetensors", "weights.safetensors"}
 """Names and endings of files without which nothing works: half of all damage is done to them."""
 WEIGHTS = (3, 1, 2, 2, 2, 2, 2, 1, 1, 1, 3)
-"""How often each command is taken, tune and serve last."""
+"""Relative frequency of each command, tune and serve last."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOCKED_FOR = 60.0
 """Seconds for which workers without a launcher may hold the lock of their run."""
@@ -90,7 +90,7 @@ class Round:
 
 
 class Command:
-    """A command in a folder of its own: how it starts, how it goes on, and what it delivers."""
+    """A command in its own folder: how it starts, how it continues, and what it writes."""
 
     def __init__(self, name: str, start: Callable[[Path], list[str]], deliver: Callable[[Path, Ended], str]) -> None:
         self.name, self.start, self.deliver = name, start, deliver

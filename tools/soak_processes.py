@@ -130,7 +130,7 @@ def last_line(ended: Ended) -> str:
 
 
 def processes_of(mark: str) -> list[int]:
-    """The processes that were started with this `MARK` in their environment, but for forks of this one (Linux)."""
+    """The processes that were started with this `MARK` in their environment, except forks of this one (Linux)."""
     processes = []
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -2,7 +2,7 @@
 
 Three clients on this machine send a bounded number of requests: translations, lists of them, streams, scores, and
 requests that must be refused. Every answer is either the output of `weft translate` (`weft score`), or an error of one
-sentence with a status of its own. A killed worker is replaced; SIGTERM ends the service with exit code 0 within
+sentence with its own status. A killed worker is replaced; SIGTERM ends the service with exit code 0 within
 `END_SECONDS`, and only then may connections be refused. No process and no traceback is left.
 """
 
@@ -27,7 +27,7 @@ from soak_processes import BrokenPromiseError, processes_of, run, wait_until
 
 CLIENTS = 3
 REQUESTS = 40
-"""Of each client."""
+"""Requests per client."""
 READY_SECONDS = 120.0
 END_SECONDS = 60.0
 """drain_timeout, and the time for the worker to end."""
@@ -59,7 +59,7 @@ class ServiceRounds:
         self.scores: dict[str, float] = {}
 
     def prepare(self, folder: Path) -> None:
-        """What `weft translate` and `weft score` give."""
+        """Compute the expected answers with `weft translate` and `weft score`."""
         folder.mkdir(parents=True)
         sources, pairs = folder / "sources.txt", folder / "pairs.tsv"
         sources.write_text("".join(f"{text}\n" for text in self.texts), "utf-8")
@@ -149,7 +149,7 @@ class Service:
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
             if self.process.poll() is not None:
-                raise BrokenPromiseError(f"ended by itself: exit code {self.process.returncode}: {self.messages()}")
+                raise BrokenPromiseError(f"ended unexpectedly: exit code {self.process.returncode}: {self.messages()}")
             return self.port is not None and self.request("GET", "/ready")[0] == 200
 
         wait_until(is_ready, READY_SECONDS, "not ready: /ready is not answered with 200")
@@ -185,7 +185,7 @@ class Service:
         wait_until(lambda: not processes_of(str(self.folder)), 2.0, f"processes left: {self.messages()}")
 
     def kill(self) -> None:
-        """What is left of it, so that rounds do not disturb each other."""
+        """Kill the processes that are left, so that rounds do not disturb each other."""
         for process in {self.process.pid, *processes_of(str(self.folder))}:
             if process != self.process.pid or self.process.poll() is None:
                 with suppress(ProcessLookupError):

@@ -34,14 +34,14 @@ RIVALS = {  # its package, the models it has
 
 
 def options() -> argparse.ArgumentParser:
-    """What weft's own side (../decode.py) is asked as well."""
+    """Options shared with the script for weft (../decode.py)."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=DEFAULTS, required=True)
     parser.add_argument("--attention", choices=("general", "additive"), default="general", help="of the rnn")
     parser.add_argument("--data", type=Path, required=True, help="folder with {train,val}.bpe.{en,de}")
     parser.add_argument("--beam", type=int, default=5, help="1: greedy")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=64, help="sentences handed over at once")
+    parser.add_argument("--batch", type=int, default=64, help="sentences per call")
     parser.add_argument("--length", type=int, default=20, help="tokens of every output")
     parser.add_argument("--threads", type=int, default=2)
     return parser

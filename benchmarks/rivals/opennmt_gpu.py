@@ -25,12 +25,12 @@ BATCHES = 16
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What weft's own side is asked as well."""
+    """Add the options shared with the script for weft."""
     parser.add_argument("--data", type=Path, required=True, help="folder with {train,val}.bpe.{en,de}")
     parser.add_argument("--sentences", type=int, default=30_000)
     parser.add_argument("--length", type=int, default=20, help="tokens of every output")
     parser.add_argument("--beams", type=int, nargs="+", default=[5, 1], help="1: greedy")
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 512, 2048], help="sentences searched at once")
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 512, 2048], help="sentences per batch")
     parser.add_argument("--repeats", type=int, default=2, help="the fastest counts")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 

@@ -1,4 +1,4 @@
-"""What every toolkit is asked to train: the two models' sizes, and the text."""
+"""The workload of every toolkit: the sizes of the two models, and the text."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -109,9 +109,9 @@ def command_line() -> Iterator[None]:
 
 
 def option(name: str, value: object = None, *, flag: str | None = None) -> str:
-    """How a message names an option: ``resume=True`` in Python, ``--resume`` on the command line.
+    """The name of an option in a message: ``resume=True`` in Python, ``--resume`` on the command line.
 
-    ``value``: what was or should be given, if anything; ``flag``: its name on the command line, if that is another.
+    ``value``: the given or expected value, if any; ``flag``: the name on the command line, if it differs.
     """
     if not _on_command_line.get():
         return name if value is None else f"{name}={value!r}"

@@ -84,7 +84,7 @@ def save_text(path: Path, content: str) -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where weft may keep files that can be made again: WEFT_CACHE, $XDG_CACHE_HOME/weft or ~/.cache/weft, if any."""
+    """The folder for files that can be recreated: WEFT_CACHE, $XDG_CACHE_HOME/weft or ~/.cache/weft, if any."""
     if given := os.environ.get("WEFT_CACHE"):
         return Path(given).absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -145,7 +145,7 @@ CHECKSUM = "crc32"
 
 
 def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
-    """The same JSON object with a checksum, which `check_checksum` compares."""
+    """A JSON object with a checksum added, which `check_checksum` compares."""
     return {**content, CHECKSUM: _checksum(content)}
 
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 
 def additive_mask(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to attention scores before the softmax: −∞ where ``masked`` is True, 0 elsewhere."""
+    """The mask that is added to attention scores before the softmax: −∞ where ``masked`` is True, 0 elsewhere."""
     return torch.zeros_like(masked, dtype=dtype).masked_fill_(masked, float("-inf"))
 
 
@@ -45,7 +45,7 @@ class TimeMajor:
         ranks = torch.arange(layout.total) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
         indices = layout.offsets[rows[ranks]] + times
         self.batch_sizes: list[int] = sizes.tolist()
-        """How many rows have a first, second, … token."""
+        """The number of rows with a first, second, … token."""
         self.sorted_rows = rows.to(device)
         """(B,) rows from longest to shortest; at time t the leading ``batch_sizes[t]`` of them have a token."""
         self.unsorted_rows = torch.argsort(rows).to(device)
@@ -111,7 +111,7 @@ class PaddedTimeMajor(TimeMajor):
         return values_BD
 
     def last(self, values_ND: Tensor, initial_BD: Tensor | None = None) -> Tensor:
-        """The same; a row without tokens has what follows its first time step, not ``initial_BD``."""
+        """The last value of each row; a row without tokens has the value of its first time step, not ``initial_BD``."""
         layout = self.layout
         rows_B = torch.arange(layout.rows, device=layout.device)
         return values_ND.index_select(0, (layout.device_lengths - 1).clamp(min=0) * layout.rows + rows_B)
@@ -187,7 +187,7 @@ class Layout:
 
 
 class DeviceLayout(Layout):
-    """The same for large batches on a GPU: index tensors are computed there, and the host does not wait for them."""
+    """A layout for large batches on a GPU: index tensors are computed there, and the host does not wait for them."""
 
     @cached_property
     def device_lengths(self) -> Tensor:
@@ -369,7 +369,7 @@ class Ragged:
         return self.like(self.values[(last - self.layout.cpu_positions).to(self.device)])
 
     def empty(self) -> Ragged:
-        """As many rows, all of length zero."""
+        """A layout with as many rows, all of length zero."""
         return Ragged(self.values[:0], Layout(torch.zeros_like(self.lengths), self.device))
 
     def shifted(self, first: int) -> Ragged:
@@ -383,7 +383,7 @@ class Ragged:
 def budget_slices(lengths: Sequence[np.ndarray], budgets: Sequence[int]) -> list[slice]:
     """Consecutive rows as slices, each with as many rows as the token budgets allow, at least one.
 
-    ``lengths``: of all rows, for every side that has a budget.
+    ``lengths``: the lengths of all rows, for every side that has a budget.
     """
     ends = [np.cumsum(side) for side in lengths]
     slices: list[slice] = []

@@ -1,6 +1,6 @@
 """Trees of tensors whose first axis is the row, and the operations by which a search handles any model's state.
 
-A tree is a tensor, None, or a (named) tuple of trees. A named tuple that stores its rows in a way of its own, such as a
+A tree is a tensor, None, or a (named) tuple of trees. A named tuple that stores its rows in its own way, such as a
 key–value cache, implements `RowState`.
 """
 
@@ -26,12 +26,12 @@ class RowState(Protocol):
 
 
 def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
-    """The same tree with ``function`` applied to every tensor."""
+    """A tree with ``function`` applied to every tensor."""
     return _map(function, tree)
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """Its tensors, in order."""
+    """The tensors of a tree, in order."""
     if isinstance(tree, tuple):
         for branch in tree:
             yield from leaves(branch)

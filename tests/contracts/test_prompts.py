@@ -119,7 +119,7 @@ class TestTraining:
 
     def test_two_vocabularies_are_refused(self, folder, tmp_path):
         recipe = recipe_of(folder, RECURRENT, tokenizer={"joint": False})
-        with pytest.raises(RecipeError, match=r"^tokenizer\.joint: a language model reads prompts and answers alike; "):
+        with pytest.raises(RecipeError, match=r"^tokenizer\.joint: a language model has one tokenizer for both"):
             next(train(recipe, tmp_path / "run"))
 
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "docs/course").glob("[0-9]*.md"))
 NAMES = [path.stem for path in CHAPTERS]
-SECTIONS = ["The equation", "In weft", "The picture", "Exercise", "Lab"]
+SECTIONS = ["The equation", "In weft", "The picture", "Exercises", "Lab"]
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?"
 SHORTER = (
     (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set data.train_size=60 --set data.valid_size=4"),
@@ -22,6 +22,7 @@ SHORTER = (
     (re.compile(r"^(weft train .*)$", flags=re.M), r"\1 --set training.steps=2 --set search.max_length=6"),
     (re.compile(r"^(weft train grammar-transformer.*)$", flags=re.M), r"\1 --set model.decoder.layers=1"),
     (re.compile(r'("training": {)"steps": \d+'), r'"search": {"max_length": 6}, \1"steps": 2'),
+    (re.compile(r'"training.steps=\d+"'), '"training.steps=2"'),
     (re.compile(r'"train", 3_000\), \("valid", 200'), '"train", 60), ("valid", 4'),
     (re.compile(r'(generate\("grammar", "test", )[\d_]+'), r"\g<1>4"),
     (re.compile(r'"max_nodes": [\d_]+'), '"max_nodes": 3'),
@@ -37,7 +38,7 @@ def course() -> Any:
         import course
 
         yield course
-        for name in ("course", "notebook", "equations"):
+        for name in ("course", "notebook", "equations", "slides"):
             sys.modules.pop(name, None)
 
 
@@ -95,7 +96,7 @@ def test_every_block_runs(course: ModuleType, folder: Path, monkeypatch: pytest.
         if block[3] is not None:
             assert output
             assert uses_a_run(page) or same_but_for_rounding(output, block[4]), output
-    for _, target in course.notebook.PICTURE.findall(page):
+    for _, target in course.drawn_pictures(page):
         assert (folder / Path(target).name).stat().st_size > 1_000
 
 
@@ -116,6 +117,8 @@ def check_findings(outputs: dict[str, str]) -> None:
     greedy, beam, exact = (numbers(line)[0] for line in outputs["09-search"].splitlines()[:3])
     assert greedy < beam < exact
     assert "ne voit pas le cheval blanc" in outputs["13-transformer"]
+    (old, rare), (forgotten, learned), (kept, mixed) = (numbers(line) for line in outputs["19-adaptation"].splitlines())
+    assert learned < mixed < rare - 3 and forgotten > 1.1 * old > kept
 
 
 def test_findings_in_the_stored_outputs(course: ModuleType) -> None:
@@ -139,11 +142,23 @@ def test_parts_of_a_chapter(name: str) -> None:
     """Idea, equation, code, picture, exercise with an answer that is checked, lab; short enough for an evening."""
     page = text_of(name)
     assert re.findall(r"^## (.*)$", page, flags=re.M) == SECTIONS
-    assert page.count("```math\n") >= 1 and page.count("![") >= 1 and len(page.splitlines()) <= 165
-    answer = page.partition("<details markdown>")[2].partition("</details>")[0]
-    assert "<summary>Answer</summary>" in answer and re.search(r"assert|assert_close", answer)
+    assert page.count("```math\n") >= 1 and page.count("![") >= 1 and len(page.splitlines()) <= 260
+    check_exercises(page)
     assert "```console\n$ weft " in page.partition("## Lab")[2]
     assert "```text\n```" not in page, "an output that was never stored: run `make course`"
+
+
+def check_exercises(page: str) -> None:
+    """Four to six, from easy to hard; each has an answer, folded, or is a file to implement."""
+    exercises = re.findall(r"^\*\*(\d)\*\* (★+) ", page, flags=re.M)
+    assert [int(number) for number, _ in exercises] == list(range(1, len(exercises) + 1)) and 4 <= len(exercises) <= 6
+    stars = [len(mark) for _, mark in exercises]
+    assert stars == sorted(stars) and stars[0] == 1 and stars[-1] == 3
+    section = page.partition("## Exercises\n")[2].partition("## Lab\n")[0]
+    parts = re.split(r"^\*\*\d\*\* ", section, flags=re.M)[1:]
+    for number, part in enumerate(parts, 1):
+        assert (f"<summary>Answer {number}</summary>" in part) != ("**To implement.**" in part)
+    assert len(re.findall(r"assert|assert_close", section)) >= 2
 
 
 def test_the_pictures_are_those_that_the_chapters_show() -> None:
@@ -151,6 +166,19 @@ def test_the_pictures_are_those_that_the_chapters_show() -> None:
         Path(target).name for name in NAMES for target in re.findall(r"\]\(\.\./images/course/(.*?)\)", text_of(name))
     }
     assert shown == {path.name for path in (ROOT / "docs/images/course").iterdir()}
+
+
+def test_diagrams_are_current_and_shown() -> None:
+    from fixtures.scripts import load_script
+
+    tool = load_script(ROOT / "tools/diagrams.py")
+    shown = {target for name in NAMES for target in re.findall(r"\]\(\.\./images/diagrams/(.*?)\)", text_of(name))}
+    assert shown == {f"{name}.svg" for name in tool.DIAGRAMS}
+    for name, draw in tool.DIAGRAMS.items():
+        text = (ROOT / f"docs/images/diagrams/{name}.svg").read_text("utf-8")
+        assert text == draw().svg(), "run python tools/diagrams.py"
+        assert "prefers-color-scheme: dark" in text and "<title>" in text
+        assert text.count("http") == text.count('xmlns="http://www.w3.org/2000/svg"') == 1
 
 
 def test_every_lab_belongs_to_a_chapter() -> None:
@@ -186,7 +214,7 @@ def test_equations_leave_code_alone(course: ModuleType) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
-    """One cell for each block of code; pictures are inside, answers unfolded, outputs left to the notebook."""
+    """One cell for each block of code; pictures are inside, answers folded, outputs left to the notebook."""
     page = text_of(name)
     made = course.notebook.from_markdown(page, ROOT / "docs/course")
     sources = [(cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]]
@@ -196,11 +224,52 @@ def test_a_chapter_becomes_a_notebook(course: ModuleType, name: str) -> None:
         block[2].rstrip() if block[1] == "python" else "\n".join(f"!{line}" for line in block[2].splitlines())
         for block in course.CODE.finditer(page)
     ]
-    assert prose.count("$$") == 2 * page.count("```math\n") and "### Answer" in prose
-    assert not re.search(r"<details|```text|\.\./images|\]\(\d\d-[a-z-]*\.md\)", prose)
+    assert prose.count("$$") == 2 * page.count("```math\n") and "<summary>Answer 1</summary>" in prose
+    assert prose.count("<details>") == prose.count("</details>") >= page.count("<details markdown>")
+    answers = "".join(re.findall(r"^<details markdown>.*?^</details>", page, flags=re.M | re.S))
+    hidden = [cell for cell in made["cells"] if cell["metadata"].get("tags") == ["answer"]]
+    assert len(hidden) == len(re.findall(r"^```(?:python|sh)$", answers, flags=re.M)) > 0
+    assert all(cell["metadata"]["jupyter"] == {"source_hidden": True} for cell in hidden)
+    assert not re.search(r"<details markdown|```text|\.\./images|\]\(\d\d-[a-z-]*\.md\)", prose)
     assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
     assert sum(len(cell.get("attachments", {})) for cell in made["cells"]) == page.count("](../images/")
     json.dumps(made)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_can_be_opened_by_itself(course: ModuleType, name: str) -> None:
+    """It installs weft where it is missing, and trains what earlier chapters trained; both cells are plain Python."""
+    made = course.chapter_notebook(text_of(name), ROOT / "docs/course")
+    assert [cell["id"] for cell in made["cells"]] == [f"cell-{number}" for number in range(1, len(made["cells"]) + 1)]
+    install, second = ("".join(cell["source"]) for cell in made["cells"][:2])
+    compile(install, "install", "exec")
+    assert '"weft-seq2seq"' in install and "WEFT_WHEEL" in install
+    used = {run for run in course.trainings() if run in text_of(name)}
+    own = {run for run, command in course.trainings().items() if command in text_of(name)}
+    assert {run for run in course.trainings() if f'Path("{run}")' in second} == used - own
+    if used - own:
+        compile(second, "training", "exec")
+
+
+def test_the_install_cell_does_nothing_where_weft_is(course: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("installs"))
+    assert course.notebook.run_cell(course.INSTALL, {}) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chapter_becomes_slides(course: ModuleType, name: str) -> None:
+    """Every section, equation, picture and exercise; no answer, no script, nothing from elsewhere."""
+    page = text_of(name)
+    slides = course.make_slides(page, ROOT / "docs/course")
+    sections = slides.split("<section ")[1:]
+    assert 8 <= len(sections) <= 24 and all("<h1>" in part or "<h2>" in part for part in sections)
+    assert re.findall(r"<h2>(.*?)</h2>", slides)[0] == "The equation" and "<h2>Lab</h2>" in slides
+    assert slides.count("<img ") == len(re.findall(r"^!\[", page, flags=re.M)) == slides.count('src="data:image/')
+    assert not re.search(r"<script|<link|src=\"(?!data:)|href=|url\(", slides)
+    questions = re.sub(r"^<details markdown>.*?^</details>\n", "", page, flags=re.M | re.S)
+    assert slides.count("★ ") == questions.count("★ ") and "Answer 1" not in slides
+    assert slides.count('<div class="equation">') == questions.count("```math\n")
+    assert "@page" in slides and "prefers-color-scheme: dark" in slides and "Content-Security-Policy" in slides
 
 
 def test_outputs_are_stored(course: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

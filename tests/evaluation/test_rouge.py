@@ -3,12 +3,11 @@ values of the package rouge-score."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
 from weft.evaluation.metrics import METRICS
 from weft.evaluation.rouge import rouge_1, rouge_2, rouge_l, rouge_l_f1, stemmed_words, words
 from weft.text.string_distance import common_subsequence
@@ -67,7 +66,7 @@ def test_the_value_is_the_mean_over_lines_in_per_cent() -> None:
     expected = (
         "nrefs:var|case:lc|tok:ptb without punctuation|beta:1.2|references:best precision, best recall|average:line"
     )
-    assert found.signature == f"{expected}|version:weft {version('weft')}"
+    assert found.signature == f"{expected}|version:weft {weft.__version__}"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +133,6 @@ def test_the_mean_over_lines_and_its_signature() -> None:
     found = METRICS["rouge_1"].compute(["a b", "x"], [["a c", "d"], ["y"]])
     assert (found.name, found.value, found.better) == ("ROUGE-1", pytest.approx(25), "higher")
     parts = "nrefs:var|case:lc|tok:letters and digits|stemmer:porter|beta:1|references:best|average:line"
-    assert found.signature == f"{parts}|version:weft {version('weft')}"
+    assert found.signature == f"{parts}|version:weft {weft.__version__}"
     names = [METRICS[name].compute(["a"], ["a"]).name for name in ("rouge_2", "rouge_l_f1")]
     assert names == ["ROUGE-2", "ROUGE-L F1"]

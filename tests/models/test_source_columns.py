@@ -12,7 +12,7 @@ from weft.errors import ColumnCountError
 from weft.models.build import build_model, make_single_encoder
 from weft.models.ensemble import Ensemble
 from weft.models.recurrent import final_state
-from weft.models.source_columns import ColumnEncoders, ColumnLayout, ColumnRagged, columns_of
+from weft.models.source_columns import ColumnEncoders, ColumnRagged, SourceColumnLayout, columns_of
 from weft.ragged import FixedLayout, Layout, Ragged
 from weft.recipe import ModelSettings, make_recipe
 from weft.text.tokenizer import Tokenizers, learn
@@ -51,7 +51,7 @@ def test_columns_end_with_their_end_tokens(count: int) -> None:
     source = Ragged.of(rows)
     expected = [slow_columns(ids, count) for ids in rows]
     assert [row.tolist() for row in source.like(columns_of(source, count)).split()] == expected
-    layout = ColumnLayout(source.layout, columns_of(source, count), count)
+    layout = SourceColumnLayout(source.layout, columns_of(source, count), count)
     lengths = [row.count(column) for row in expected for column in range(count)]
     plain = Layout(torch.tensor(lengths), longest=source.layout.longest)
     for name in ("device_lengths", "device_offsets", "row_ids", "positions", "padded_indices", "masked_BS"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.pairs.halving import (
-    Speed,
+    CandidateCost,
     Standing,
     affordable_steps,
     elapsed,
@@ -60,7 +60,7 @@ def test_elapsed_is_that_of_a_simulation_second_by_second(durations, parallel):
 
 
 def test_the_expected_time_adds_up_the_rungs():
-    speeds = [Speed(2.0, 0.5, 3.0)] * 4
+    speeds = [CandidateCost(2.0, 0.5, 3.0)] * 4
     first = 2.0 + 8 * 0.5 + 4 * 3.0  # four candidates to step 8 with 4 of 8 validations
     second = 2.0 + 8 * 0.5 + 4 * 3.0
     assert expected_seconds(speeds, 16, validations=8, parallel=1) == 4 * first + 3 * second
@@ -69,7 +69,7 @@ def test_the_expected_time_adds_up_the_rungs():
 
 @given(st.integers(1, 9), st.integers(1, 3), st.floats(1, 5_000), st.integers(8, 2_000))
 def test_affordable_steps_are_the_most_that_fit(candidates, parallel, seconds, limit):
-    speeds = [Speed(1.0, 0.01 * (1 + number), 0.2) for number in range(candidates)]
+    speeds = [CandidateCost(1.0, 0.01 * (1 + number), 0.2) for number in range(candidates)]
     fitting = [
         steps
         for steps in range(8, limit + 1, 8)
@@ -92,7 +92,7 @@ def enumerated_survivors(scores, kept):
 def test_the_better_half_survives(values):
     scores = {f"c{number}": float(value) for number, value in enumerate(values)}
     standings = [Standing(name, score, 1.0) for name, score in scores.items()]
-    costs = dict.fromkeys(scores, Speed(0.0, 1.0))
+    costs = dict.fromkeys(scores, CandidateCost(0.0, 1.0))
     kept = {1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 3, 7: 4}[len(values)]
     expected = enumerated_survivors(scores, kept)
     assert survivors(standings, [4, 8], costs, seconds=1e9, parallel=1) == expected
@@ -100,7 +100,7 @@ def test_the_better_half_survives(values):
 
 def test_fewer_survive_if_the_time_is_short_and_at_least_one():
     standings = [Standing(name, score, 1.0) for name, score in (("a", 1.0), ("b", 3.0), ("c", 2.0), ("d", 0.0))]
-    costs = dict.fromkeys("abcd", Speed(1.0, 1.0))
+    costs = dict.fromkeys("abcd", CandidateCost(1.0, 1.0))
     seconds = 2 * (1.0 + 4.0)  # two of them from step 4 to 8
     assert survivors(standings, [4, 8], costs, seconds=seconds, parallel=1) == ["b", "c"]
     assert survivors(standings, [4, 8], costs, seconds=seconds, parallel=2) == ["b", "c", "a"]
@@ -113,16 +113,19 @@ def test_fewer_survive_if_the_time_is_short_and_at_least_one():
 def test_each_following_rung_has_fewer_candidates():
     """Five of nine from step 1 to 2, then three of them from 2 to 4: 5 · 1 + 3 · 2 seconds."""
     standings = [Standing(name, float(-number), 1.0) for number, name in enumerate("abcdefghi")]
-    costs = dict.fromkeys("abcdefghi", Speed(0.0, 1.0))
+    costs = dict.fromkeys("abcdefghi", CandidateCost(0.0, 1.0))
     assert survivors(standings, [1, 2, 4], costs, seconds=11.0, parallel=1) == list("abcde")
     assert survivors(standings, [1, 2, 4], costs, seconds=10.9, parallel=1) == list("abcd")  # 4 · 1 + 3 · 2
     assert survivors(standings, [1, 2, 4], costs, seconds=9.9, parallel=1) == list("abc")  # 3 · 1 + 3 · 2
-    slow_at_the_end = costs | {"d": Speed(0.0, 3.0), "e": Speed(0.0, 3.0)}  # they train in the next rung alone
+    slow_at_the_end = costs | {
+        "d": CandidateCost(0.0, 3.0),
+        "e": CandidateCost(0.0, 3.0),
+    }  # they train in the next rung alone
     assert survivors(standings, [1, 2, 4], slow_at_the_end, seconds=15.0, parallel=1) == list("abcde")
 
 
 def test_a_candidate_that_diverged_does_not_continue_unless_there_is_no_other():
     diverged = Standing("a", -math.inf, math.inf)
-    costs = dict.fromkeys("ab", Speed(0.0, 1.0))
+    costs = dict.fromkeys("ab", CandidateCost(0.0, 1.0))
     assert survivors([diverged, Standing("b", 1.0, 1.0)], [4, 8], costs, seconds=1e9, parallel=1) == ["b"]
     assert survivors([diverged], [4, 8], costs, seconds=1e9, parallel=1) == ["a"]

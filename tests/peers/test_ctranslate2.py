@@ -29,7 +29,7 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 from weft.runs.load import LoadedRun  # noqa: E402
 from weft.translation.engines.ctranslate2.export import ExportInfo, export  # noqa: E402
 from weft.translation.engines.ctranslate2.exported import load_exported  # noqa: E402
-from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output  # noqa: E402
+from weft.translation.engines.ctranslate2.model import CTranslate2Model, SearchOutput  # noqa: E402
 from weft.translation.engines.ctranslate2.search import looping_rows  # noqa: E402
 from weft.translation.engines.ctranslate2.search import search as search_ctranslate2  # noqa: E402
 from weft.translation.engines.ctranslate2.specification import make_spec, token_names  # noqa: E402
@@ -356,7 +356,7 @@ class TestRules:
         for _ in range(60):
             phrase = [random.randrange(3, 6) for _ in range(random.randint(1, 9))]
             rows.append([*(phrase * random.randint(1, 9))[: random.randint(1, 45)], 7, 8])
-        found = [[Output(list(map(str, row)), False, 0.0, None)] for row in rows]
+        found = [[SearchOutput(list(map(str, row)), False, 0.0, None)] for row in rows]
         assert looping_rows(found) == [place for place, row in enumerate(rows) if loops(row)]
         assert looping_rows([[]]) == []
 

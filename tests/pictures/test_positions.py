@@ -145,7 +145,9 @@ def test_tables_that_cannot_be_drawn(table: np.ndarray, message: str, tmp_path: 
 def test_other_arguments_that_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no position tables to draw; expected at least 1"):
         draw_positions({}, tmp_path / "tables.svg")
-    with pytest.raises(DataError, match="names of position tables start alike; expected them to differ in 40"):
+    with pytest.raises(
+        DataError, match="position tables with the same name; expected names that differ in their first 40 characters"
+    ):
         draw_positions({"n" * 50: LECTURE_PD, "n" * 51: LECTURE_PD}, tmp_path / "tables.svg")
     with pytest.raises(DataError, match="0 positions to show; expected at least 1"):
         terminal_positions(LECTURE_PD, positions=0)

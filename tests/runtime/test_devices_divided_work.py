@@ -12,7 +12,7 @@ import torch
 from weft.errors import TrainingError, WeftWarning, is_out_of_memory
 from weft.runtime.devices import DividedWork, release_memory
 
-MESSAGE = r"^search: not enough memory for a batch at once; continuing in parts, with the same results$"
+MESSAGE = r"^search: not enough memory for a whole batch; continuing in parts, with the same results$"
 ERRORS = [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: no memory")]
 
 

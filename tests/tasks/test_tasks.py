@@ -16,7 +16,11 @@ every_task = pytest.mark.parametrize("name", TASKS)
 
 
 def test_the_table():
-    assert tuple(TASKS) == BUILT_IN_CORPORA == ("addition", "copy", "reverse", "sort", "dates", "grammar", "trees")
+    assert (
+        tuple(TASKS)
+        == BUILT_IN_CORPORA
+        == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees")
+    )
     for name, task in TASKS.items():
         assert task.name == name and "\n" not in task.summary
     assert TASKS["addition"].options == {"digits": 3}

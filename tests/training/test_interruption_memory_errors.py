@@ -20,7 +20,7 @@ from weft.training.validation import validation_loss
 
 Tiny = Callable[..., Recipe]
 CHANGES = {"training.steps": 6, "training.validate_every": 3, "training.save_every": 0, "model.dropout": 0.0}
-IN_PARTS = "not enough memory for a batch at once; continuing in parts, with the same results"
+IN_PARTS = "not enough memory for a whole batch; continuing in parts, with the same results"
 
 
 @pytest.fixture(autouse=True)

@@ -107,7 +107,7 @@ class TestMemoryThatRunsOut:
             statistics = run(limited, given, 0.25)
             again = run(limited, given, 0.25)
         assert [str(one.message) for one in warned] == [
-            "training: not enough memory for a batch at once; continuing in parts, with the same results"
+            "training: not enough memory for a whole batch; continuing in parts, with the same results"
         ]
         assert statistics == pytest.approx(expected, rel=1e-5) and again.loss < statistics.loss
         run(updating(whole, **changes), given, 0.25)

@@ -69,9 +69,9 @@ class TestGivenTargets:
             return batch_of(self, rows)
 
         monkeypatch.setattr(PairStore, "batch", limited)
-        with pytest.warns(WeftWarning, match="^forced decoding: not enough memory for a batch at once"):
+        with pytest.warns(WeftWarning, match="^forced decoding: not enough memory for a whole batch"):
             again = copier.force_decode(self.PAIRS)
-        with pytest.warns(WeftWarning, match="^scoring: not enough memory for a batch at once"):
+        with pytest.warns(WeftWarning, match="^scoring: not enough memory for a whole batch"):
             assert [one.log_probability for one in copier.score(self.PAIRS)] == pytest.approx(
                 [one.log_probability for one in scores], abs=1e-5
             )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.translation.parts import MAX_IMBALANCE, Part
+from weft.translation.parts import MAX_IMBALANCE, FilePart
 
 Blocks = st.lists(st.integers(1, 5000), max_size=60)
 
 
 def sizes(parts: int, *divisions: list[int]) -> list[int]:
-    return [len(Part(number, parts).lines(*divisions)) for number in range(1, parts + 1)]
+    return [len(FilePart(number, parts).lines(*divisions)) for number in range(1, parts + 1)]
 
 
 @given(Blocks, st.integers(1, 70))
 def test_every_line_is_in_one_part(blocks: list[int], count: int) -> None:
-    parts = [Part(number, count).lines(blocks) for number in range(1, count + 1)]
+    parts = [FilePart(number, count).lines(blocks) for number in range(1, count + 1)]
     assert [line for part in parts for line in part] == list(range(sum(blocks)))
     assert max(map(len, parts)) <= max(MAX_IMBALANCE * sum(blocks) / count, -(-sum(blocks) // count))
 

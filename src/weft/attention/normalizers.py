@@ -46,7 +46,7 @@ def make_normalizer(name: str) -> Normalizer:
 
 
 class _Sparsemax(torch.autograd.Function):
-    """With the gradient in closed form: g − mean of g over the support, on the support."""
+    """Sparsemax with its gradient in closed form: g − mean of g over the support, on the support."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class _Sparsemax(torch.autograd.Function):
 
 
 class _Entmax15(torch.autograd.Function):
-    """With the gradient in closed form: s ⊙ (g − (sᵀg / Σ s)), s = √p."""
+    """1.5-entmax with its gradient in closed form: s ⊙ (g − (sᵀg / Σ s)), s = √p."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from weft.runtime.replaceable import replaceable
 
 
 class AttentionPattern(Protocol):
-    """Which queries attend to which keys."""
+    """The keys that each query attends to."""
 
     def attend(
         self,
@@ -190,8 +190,8 @@ class JoinedLayout(CapturableLayout, DeviceLayout):
 
 
 ReturnAttention = bool | Literal["alignment"]
-"""Which attention weights a model returns: none, those of every layer, or (cheaper) those of the decoder's layers that
-are the word alignment, which are all that `alignment_weights` needs."""
+"""The attention weights that a model returns: none, those of every layer, or (cheaper) those of the decoder's layers
+that are the word alignment, which are all that `alignment_weights` needs."""
 
 
 class AttentionRecord(NamedTuple):

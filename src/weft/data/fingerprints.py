@@ -7,7 +7,8 @@ only
 - if they are the recorded ones, by their contents;
 - or if the command line names them, or accepts them (``--accept-new-data``).
 
-So whoever wrote the run knew what is in them. A fingerprint depends on the contents alone, not on name, place or time.
+So the author of the run already knew what is in them. A fingerprint depends on the contents alone, not on the name or
+the time.
 Files of at most `WHOLE_BYTES` together are hashed as a whole; of more, so that a start does not wait for them, their
 sizes and some pieces of each at even distances, the first and last included: a change of the same length between two
 pieces is not noticed.
@@ -111,7 +112,7 @@ class FileFingerprint(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _hash(path: str, size: int, pieces: int, version: tuple[int, ...]) -> str:
-    """``version``: what changes when the file does, so that it is hashed once."""
+    """``version``: a value that changes when the file does, so that it is hashed once."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (unbuffered)
         if not pieces or size <= pieces * PIECE_BYTES:

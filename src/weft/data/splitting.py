@@ -1,4 +1,4 @@
-"""Which part of a corpus a pair belongs to, by a hash of its source.
+"""Splitting a corpus into parts by a hash of the source.
 
 The same on every machine, whatever the order of the pairs; all pairs of a source are in one part. Adding pairs moves
 none of the others, as long as the shares stay the same.

@@ -34,7 +34,7 @@ def combinations(tokens: Sequence[str]) -> set[Combination]:
 
 
 class StructuralCut(NamedTuple):
-    """Which pairs are held out for their structure."""
+    """The rule for pairs that are held out for their structure."""
 
     combinations: frozenset[Combination] = frozenset()
     """Sources that contain one of these are held out."""
@@ -68,7 +68,7 @@ def _longest_kept(lengths: Sequence[int], limit: int) -> int | None:
 
 
 class _Uses(NamedTuple):
-    """In which texts each combination is, and in how many each token is."""
+    """The texts of each combination, and the number of texts of each token."""
 
     texts: dict[Combination, list[int]]
     tokens: Counter[str]

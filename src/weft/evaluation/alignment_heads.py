@@ -1,4 +1,4 @@
-"""Which heads of a Transformer align words best, by links that are given or those of IBM Model 1.
+"""The heads of a Transformer that align words best, by given links or those of IBM Model 1.
 
 Every head of the attention to the source is scored by the alignment error rate of the links that its weights give. The
 best one is chosen; then, one at a time, the head whose weights improve the mean of those chosen most, until none does.

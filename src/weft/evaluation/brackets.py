@@ -32,11 +32,11 @@ MAX_DEPTH = 200
 Bracket = tuple[str, int, int]
 
 
-class Node(NamedTuple):
+class Constituent(NamedTuple):
     """A bracket with what is inside: words and brackets."""
 
     label: str
-    children: list[Node | str]
+    children: list[Constituent | str]
 
     @property
     def is_tag(self) -> bool:
@@ -53,16 +53,16 @@ class BracketCounts(NamedTuple):
     ill_formed: int
 
 
-def parse_tree(text: str) -> Node | None:
+def parse_tree(text: str) -> Constituent | None:
     """The tree of a text in which every word is inside of a bracket; None if it is not well-formed."""
-    root = Node("", [])
+    root = Constituent("", [])
     stack = [root]
     tokens = re.findall(r"\(\s*[^\s()]*|\)|[^\s()]+", text)
     for token in tokens:
         if token.startswith("("):
             if len(stack) > MAX_DEPTH:
                 return None
-            node = Node(token[1:].strip(), [])
+            node = Constituent(token[1:].strip(), [])
             stack[-1].children.append(node)
             stack.append(node)
         elif token == ")":
@@ -75,21 +75,21 @@ def parse_tree(text: str) -> Node | None:
     if len(stack) > 1 or len(root.children) != 1:
         return None
     tree = root.children[0]
-    assert isinstance(tree, Node)
+    assert isinstance(tree, Constituent)
     return tree
 
 
-def has_tags(node: Node) -> bool:
+def has_tags(node: Constituent) -> bool:
     """Whether every word is the only child of its bracket, as where words have parts of speech."""
-    return node.is_tag or all(isinstance(child, Node) and has_tags(child) for child in node.children)
+    return node.is_tag or all(isinstance(child, Constituent) and has_tags(child) for child in node.children)
 
 
-def words_and_brackets(tree: Node, *, tagged: bool) -> tuple[list[str], Counter[Bracket]]:
+def words_and_brackets(tree: Constituent, *, tagged: bool) -> tuple[list[str], Counter[Bracket]]:
     """The words and the labeled spans of a tree, without tags and punctuation where it is tagged."""
     words: list[str] = []
     brackets: Counter[Bracket] = Counter()
 
-    def visit(node: Node) -> None:
+    def visit(node: Constituent) -> None:
         if tagged and node.is_tag:
             words.extend(child for child in node.children if isinstance(child, str) and node.label not in PUNCTUATION)
             return
@@ -123,7 +123,7 @@ def count_brackets(outputs: Sequence[str], references: Sequence[str]) -> list[Br
     return counts
 
 
-def _reference_tree(text: str, number: int) -> Node:
+def _reference_tree(text: str, number: int) -> Constituent:
     tree = parse_tree(text)
     if tree is None:
         expected = "expected a tree such as (S (NP he) (VP sleeps))"

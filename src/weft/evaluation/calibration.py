@@ -52,7 +52,7 @@ class Calibration:
         return [item for item in self.bins if item.size]
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The calibration as JSON values."""
         numbers = {name: getattr(self, name) for name in ("count", "confidence", "accuracy", "error", "brier")}
         return {**numbers, "bins": [item._asdict() for item in self.filled]}
 

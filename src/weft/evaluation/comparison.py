@@ -52,8 +52,8 @@ class RunScore(NamedTuple):
     """95 %, by bootstrap; exact for a share of 0 % or 100 %. None for metrics that are not sums over lines (distinct_1,
     distinct_2)."""
     difference: Difference | None
-    """From the first run; None for the first run itself, where there is no interval, and if the two scores have
-    different signatures: rep-n of words and of characters."""
+    """Difference from the first run; None for the first run itself, where there is no interval, and if the two scores
+    have different signatures: rep-n of words and of characters."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Comparison:
     """Sources that were translated; fewer than pairs if those with the same source are one item."""
     metrics: list[MetricComparison]
     outputs: list[OutputDifferences]
-    """For every run but the first: the differences of its outputs from the first run's."""
+    """Differences of outputs from those of the first run, for every other run."""
     searches: list[str]
     """The signature of the search of each run."""
     resampling: Resampling
@@ -122,7 +122,7 @@ class Comparison:
         ]
 
     def record(self, examples: int = 5) -> dict[str, Any]:
-        """For ``--json``."""
+        """The comparison as JSON values, for ``--json``."""
         return {
             "runs": self.runs,
             "pairs": self.pairs,
@@ -145,7 +145,7 @@ def _records(scores: Sequence[RunScore]) -> list[dict[str, Any]]:
     ]
 
 
-class Candidate(NamedTuple):
+class ComparedRun(NamedTuple):
     """A run to compare; it is loaded when its turn comes, so that only one is in memory."""
 
     name: str
@@ -180,19 +180,19 @@ def compare(
     return compare_candidates(candidates, given, metrics, limit, Resampling(samples, seed, test), search)
 
 
-def _candidate(run: Translator | Path | str, number: int) -> Candidate:
+def _candidate(run: Translator | Path | str, number: int) -> ComparedRun:
     if isinstance(run, Translator):
-        return Candidate(f"run {number}" if run.folder is None else str(run.folder), run.recipe, lambda: run)
+        return ComparedRun(f"run {number}" if run.folder is None else str(run.folder), run.recipe, lambda: run)
     if not isinstance(run, Path | str):
         raise RecipeError(f"compare: a {type(run).__name__} was given; expected a run, or the path of a run folder")
     return candidate_of_folder(Path(run), lambda: _load(run))
 
 
-def candidate_of_folder(folder: Path, load: Callable[[], Translator]) -> Candidate:
+def candidate_of_folder(folder: Path, load: Callable[[], Translator]) -> ComparedRun:
     """A run folder that is loaded by a function."""
     run = RunFolder(folder)
     run.check()
-    return Candidate(str(folder), load_recipe(run.recipe), load)
+    return ComparedRun(str(folder), load_recipe(run.recipe), load)
 
 
 def _load(folder: Path | str) -> Translator:
@@ -202,7 +202,7 @@ def _load(folder: Path | str) -> Translator:
 
 
 def compare_candidates(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[ComparedRun],
     pairs: GivenPairs | None,
     metrics: Sequence[str] | None,
     limit: int | None,
@@ -237,7 +237,7 @@ def compare_candidates(
     )
 
 
-def _same_test_set(candidates: Sequence[Candidate], pairs: GivenPairs | None, limit: int | None) -> EvaluationSet:
+def _same_test_set(candidates: Sequence[ComparedRun], pairs: GivenPairs | None, limit: int | None) -> EvaluationSet:
     """The test set of all runs; runs that cannot be compared on it are refused."""
     first, *others = candidates
     for candidate in candidates:

@@ -1,6 +1,6 @@
-"""Which words or characters a model confuses: an alignment of every output with its reference, counted.
+"""Words or characters that a model confuses: the alignments of outputs with their references, counted.
 
-A **word** is what white space separates: a word, a phone, a token of a formula. **Characters** are the units where a
+A **word** is any text between white space: a word, a phone, a token of a formula. **Characters** are the units where a
 side is tokenized into characters or bytes, and where no text has several words.
 """
 
@@ -80,7 +80,7 @@ class Confusions(NamedTuple):
     added: list[Confusion]
 
     def record(self, limit: int) -> dict[str, Any]:
-        """For JSON, the most frequent of each kind."""
+        """The most frequent confusions of each kind as JSON values."""
         return {
             "units": self.units,
             "right": self.right,

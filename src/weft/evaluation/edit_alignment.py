@@ -51,7 +51,7 @@ def closest_reference(output: Sequence[Hashable], references: Sequence[Sequence[
 
 
 def _columns(left: Sequence[Hashable], right: Sequence[Hashable]) -> tuple[list[int], list[int]]:
-    """Where each column of the table rises and falls, from column 0 on; the rows are the bits."""
+    """Rises and falls of each column of the table, from column 0 on; the rows are the bits."""
     positions = positions_as_bits(left)
     all_rows = (1 << len(left)) - 1
     up, down = all_rows, 0

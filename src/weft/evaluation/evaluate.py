@@ -114,7 +114,7 @@ class Evaluation:
         return f"{plural(self.items, 'item')} with {plural(self.pairs, 'reference')}"
 
     def record(self) -> dict[str, Any]:
-        """For ``--json``: every number with its signature."""
+        """Every number with its signature, for ``--json``."""
         numbers: dict[str, dict[str, Any]] = {}
         for score in self.scores:
             numbers[score.name] = {"value": score.value, "signature": score.signature}
@@ -158,10 +158,10 @@ def evaluate(
         weft.evaluate(run, [("he left", "il est parti")], ["bleu", "chrf"])      # other pairs, other metrics
 
     ``run``: a run of `weft.load`, or its folder. ``pairs``: pairs or tuples, or the name of a TSV or M2 file; if not
-    given, those of ``split`` ("test" or "valid") of the run's recipe. ``limit``: use only the first of them. Pairs with
-    a blank side (or an error, as data.blank_rows says) and those too long to be translated are left out and counted. Of
-    an M2 file, the annotators' corrections are the references; precision, recall and F0.5 of edits are reported too.
-    ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.
+    given, those of ``split`` ("test" or "valid") of the run's recipe. ``limit``: the number of pairs to use, the first
+    of them. Pairs with a blank side (or an error, as data.blank_rows says) and those too long to be translated are left
+    out and counted. For an M2 file, the annotators' corrections are the references; precision, recall and F0.5 of edits
+    are reported too. ``metrics``: names, by default those of the recipe; NAME@K looks at the K best outputs.
     ``references``: "each" pair is an item, or pairs with the same source are "grouped" to one item with several
     references; by default as the recipe says. Perplexity and alignment are over all pairs either way. Scores of the
     references are over the first reference of each item. ``search`` changes search settings, e.g. ``size=8``.

@@ -94,7 +94,7 @@ def _counts(sums: Array) -> EditCounts:
 
 
 def _of_sacrebleu(name: str, outputs: Outputs) -> LineStatistics:
-    """By the two methods that sacrebleu's own tests use: statistics of segments, and a score from their sums."""
+    """A metric of sacrebleu by the methods of its own tests: statistics of segments, and a score from their sums."""
     metric = sacrebleu_metric(name)
     lines = metric._extract_corpus_statistics(outputs.texts, reference_streams(outputs.references))
     return LineStatistics(_array(lines), lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))

@@ -1,4 +1,4 @@
-"""Where an output differs from its reference, to be shown in one line: ``the [cat] sat``, ``the [dog] sat``.
+"""Marked differences between an output and its reference, each in one line: ``the [cat] sat``, ``the [dog] sat``.
 
 Units are tokens between spaces or, of texts of one token, characters. Long texts are shortened to the surroundings of
 their first difference, and characters that a terminal might act on are shown as escapes.
@@ -23,7 +23,7 @@ JOINERS = "\u200c\u200d"
 Mark = Callable[[str], str]
 
 
-class Segment(NamedTuple):
+class MarkedSegment(NamedTuple):
     """A part of a text that is the same in the other one, or not."""
 
     text: str
@@ -40,17 +40,17 @@ def marked(output: str, reference: str, mark: Mark = in_brackets) -> tuple[str, 
     return _rendered(first, mark), _rendered(second, mark)
 
 
-def differences(output: str, reference: str) -> tuple[list[Segment], list[Segment]]:
+def differences(output: str, reference: str) -> tuple[list[MarkedSegment], list[MarkedSegment]]:
     """Both texts as segments, by an alignment with the fewest edits."""
     is_tokens = len(output.split()) > 1 or len(reference.split()) > 1
     left, right = (text.split() if is_tokens else list(text.strip()) for text in (output, reference))
     left, right = left[:MAX_UNITS], right[:MAX_UNITS]
     space = " " if is_tokens else ""
-    segments: tuple[list[Segment], list[Segment]] = ([], [])
+    segments: tuple[list[MarkedSegment], list[MarkedSegment]] = ([], [])
 
     def add(side: int, units: Sequence[str], *, differs: bool) -> None:
         if units:
-            segments[side].append(Segment((space if segments[side] else "") + space.join(units), differs))
+            segments[side].append(MarkedSegment((space if segments[side] else "") + space.join(units), differs))
 
     start = 0
     for edit in [*edits_between(left, right), Edit(len(left), len(left), ((),))]:
@@ -75,12 +75,12 @@ def shortened(text: str) -> str:
     return (line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} …") or "(empty)"
 
 
-def _rendered(segments: list[Segment], mark: Mark) -> str:
-    lines = [Segment(escaped(segment.text), segment.differs) for segment in segments]
+def _rendered(segments: list[MarkedSegment], mark: Mark) -> str:
+    lines = [MarkedSegment(escaped(segment.text), segment.differs) for segment in segments]
     beginning = 0
     if sum(len(segment.text) for segment in lines) > MAX_SHOWN and lines and not lines[0].differs:
         beginning = max(len(lines[0].text) - BEFORE_DIFFERENCE, 0)
-        lines[0] = Segment(lines[0].text[beginning:], False)
+        lines[0] = MarkedSegment(lines[0].text[beginning:], False)
     parts, left = ["… "] if beginning else [], MAX_SHOWN
     for text, differs in lines:
         shown = text[:left]

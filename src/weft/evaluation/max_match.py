@@ -8,7 +8,7 @@ of an annotator:
 Which edits the output proposes is ambiguous: *at mat* → *on the mat* may be two edits or one. MaxMatch reads an output
 in the way that agrees best with the gold edits. Its readings are the paths through a lattice: all alignments of source
 and output with the fewest insertions, deletions and substitutions, where successive changes with at most two unchanged
-words in between may be one edit. Of all readings the best one has the most gold edits, then the fewest other steps (a
+words in between may be one edit. The best of all readings has the most gold edits, then the fewest other steps (a
 substitution rather than a deletion and an insertion), then the fewest other edits.
 
 As in version 3.2 of the authors' program, substitutions cost 1 or 2 (both sets of alignments are in the lattice), and
@@ -74,7 +74,7 @@ def edit_scores(counts: EditCounts, *, annotators: str, gold: str) -> list[Metri
 
 
 Step = tuple[tuple[int, int], bool]
-"""Where a step of an alignment leads, and whether it changes anything."""
+"""The point that a step of an alignment leads to, and whether it changes anything."""
 Lattice = dict[tuple[int, int], list[Step]]
 """The steps from every point (words of the source read, words of the output written)."""
 

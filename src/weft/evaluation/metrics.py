@@ -379,7 +379,7 @@ def _reference_lists(hypotheses: Sequence[str], references: References) -> list[
 
 
 def number_of_references(lists: Sequence[Sequence[str]]) -> str:
-    """For a signature: how many each line has, or "var"."""
+    """The number of references per line for a signature, or "var"."""
     numbers = set(map(len, lists))
     return str(numbers.pop()) if len(numbers) == 1 else "var"
 

@@ -1,4 +1,4 @@
-"""Where the outputs of two runs differ: how many lines only one of them has right, and the most different lines."""
+"""Differences between the outputs of two runs: the lines that only one has right, and the most different lines."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class SentenceErrors:
     model: ModelOutcome
     """"reference": the reference is the best of all; "error": something scores above it; "unknown": neither."""
     gap: float | None
-    """By how much the best known output scores above the output, if that is an error and both ended."""
+    """The score of the best known output minus that of the output, if that is an error and both ended."""
     shown_by_reference: bool
     """Whether the reference alone shows the search error, without an exact search."""
 
@@ -195,7 +195,7 @@ class SearchErrors:
         return sorted(ranked, key=lambda sentence: -(sentence.gap or 0.0))[:count]
 
     def record(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The search errors as JSON values, for ``--json``."""
         gaps = self.gaps
         return {
             "sentences": len(self.sentences),

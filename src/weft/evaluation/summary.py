@@ -36,7 +36,7 @@ class ScoreWithInterval(NamedTuple):
 
     score: MetricScore
     interval: tuple[float, float] | None
-    """None for metrics that are not sums over lines, and for perplexity."""
+    """95 % interval; None for metrics that are not sums over lines, and for perplexity."""
 
 
 class ExampleOutput(NamedTuple):
@@ -61,11 +61,11 @@ class Summary:
     all_items: int
     """The number of items of the test set."""
     scores: list[ScoreWithInterval]
-    """The first is the one that the task is judged by. Of a language model: its perplexity."""
+    """Scores, with the metric that the task is judged by first; for a language model, its perplexity."""
     right_outputs: int
     right: list[ExampleOutput]
     wrong: list[ExampleOutput]
-    """From the nearest to the reference to the farthest."""
+    """Wrong outputs, ordered from nearest to farthest from the reference."""
     seen_sources: int = 0
     """Items whose source is in the training data."""
 
@@ -109,7 +109,7 @@ class Summary:
         return f"{count:,} of {plural(self.items, 'output')}"
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The summary as JSON values."""
         return {
             "split": self.split,
             "items": self.items,

@@ -21,6 +21,6 @@ def has_same_tokens(output: str, references: Sequence[str]) -> bool:
 def top_k_accuracy(
     n_best: Sequence[Sequence[str]], references: Sequence[Sequence[str]], matches: Matches, k: int
 ) -> float:
-    """In percent; ``n_best[line]`` are the outputs for a line, best first."""
+    """Top-k accuracy in percent; ``n_best[line]`` are the outputs for a line, best first."""
     lines = zip(n_best, references, strict=True)
     return 100.0 * sum(any(matches(output, line) for output in outputs[:k]) for outputs, line in lines) / len(n_best)

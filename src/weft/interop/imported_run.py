@@ -31,9 +31,9 @@ class ImportOptions(NamedTuple):
     default_search: bool = False
     """Weft's own search settings instead of those of the original."""
     vocabularies: tuple[Path, ...] = ()
-    """For Marian, fairseq and Joey NMT: one file for both sides, or one each; empty: those found with the model."""
+    """Vocabulary files of Marian, fairseq and Joey NMT: one for both sides, or one each; empty: those of the model."""
     numerics: str = "marian"
-    """For a Marian model: sinusoids and ε of norms as in Marian or as in Hugging Face."""
+    """Numerics of a Marian model: sinusoids and ε of norms as in Marian or as in Hugging Face."""
 
 
 TRAINING = {"learning_rate": 5e-5, "label_smoothing": 0.1}
@@ -50,7 +50,7 @@ class Conversion(NamedTuple):
     model: dict[str, Any]
     """The settings of [model]."""
     tensors: dict[str, Tensor]
-    """By weft's names; vocabularies in the order of the original."""
+    """Tensors by their names in weft, with vocabularies in the order of the original."""
     rows: tuple[int, int]
     """The sizes of the vocabularies of source and target."""
 

@@ -1,4 +1,4 @@
-"""To which formats a model can be exported, by its recipe alone: before it is trained. No torch is imported.
+"""The formats that a model can be exported to, from its recipe alone, before it is trained. No torch is imported.
 
 The rules are those of the exporters, which refuse a run with the same reasons:
 
@@ -20,22 +20,22 @@ from weft.recipe import Recipe
 from weft.translation.engines.ctranslate2.support import unsupported_model
 
 EXPORTS_TO, NO_EXPORT_TO = "exports to: ", "no export to "
-"""How the lines begin that say so."""
+"""Beginnings of the lines about exports in a recommendation."""
 
 
 class Portability(NamedTuple):
     """Whether a model can be exported to a format."""
 
     format: str
-    """As in ``weft export --to``."""
+    """Name of the format in ``weft export --to``."""
     name: str
-    """For people."""
+    """Name of the format for readers."""
     refusal: str | None
-    """Why it cannot, in one line that names a setting; None: it can."""
+    """The reason why it cannot be exported, in one line that names a setting; None if it can."""
 
 
 def portability(recipe: Recipe) -> list[Portability]:
-    """For each format, whether a run of this recipe can be exported to it."""
+    """Whether a run of this recipe can be exported, for each format."""
     kind, _ = find_architecture(recipe)
     model_class = "" if kind is None else f" ({CLASSES[kind]})"
     return [

@@ -17,7 +17,7 @@ def parse_yaml(content: bytes, *, where: str, as_text: bool = False) -> dict[str
     try:
         import yaml
     except ImportError:
-        raise CheckpointError(f"{where}: reading YAML needs a package: pip install 'weft[marian]'") from None
+        raise CheckpointError(f"{where}: reading YAML needs a package: pip install 'weft-seq2seq[marian]'") from None
     loaders = ("CBaseLoader", "BaseLoader") if as_text else ("CSafeLoader", "SafeLoader")
     loader = next(getattr(yaml, name) for name in loaders if hasattr(yaml, name))
     try:

@@ -1,8 +1,8 @@
 """The architecture of a model as a value: its kind, stacks, embeddings and attentions, and what follows from them.
 
-Every model of weft has a method ``architecture()``; `architecture_of` also takes models that have none. Whoever has to
-know what a model is made of reads this value instead of asking for its class. It contains no modules: they are named,
-and ``model.get_submodule(name)`` gives them.
+Every model of weft has a method ``architecture()``; `architecture_of` also takes models that have none. Code that
+depends on the parts of a model reads this value instead of asking for its class. It contains no modules: they are
+named, and ``model.get_submodule(name)`` gives them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StackShape(NamedTuple):
     """The layers of an encoder or a decoder."""
 
     module: str
-    """Its name in the model: ``encoder.stack``."""
+    """The name of the module in the model: ``encoder.stack``."""
     family: Family
     layers: int = 0
     width: int = 0
@@ -143,7 +143,7 @@ class HasPartArchitecture(Protocol):
     """An encoder or a decoder that describes itself."""
 
     def part_architecture(self, module: str) -> PartArchitecture:
-        """``module``: its name in the model."""
+        """``module``: the name of the module in the model."""
 
 
 def architecture_of(model: object) -> Architecture:
@@ -152,7 +152,7 @@ def architecture_of(model: object) -> Architecture:
 
 
 def part_architecture_of(part: object, module: str) -> PartArchitecture:
-    """The architecture of any encoder or decoder; ``module``: its name in the model."""
+    """The architecture of any encoder or decoder; ``module``: the name of the module in the model."""
     if isinstance(part, HasPartArchitecture):
         return part.part_architecture(module)
     return PartArchitecture((StackShape(module, "unknown", fixed_shapes=False),))

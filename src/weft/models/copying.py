@@ -63,7 +63,7 @@ class CopyTable(NamedTuple):
     """The source's tokens in the target vocabulary."""
 
     target_ids: Sequence[int]
-    """For each source id the id of the same token in the target vocabulary; −1 if it has none."""
+    """The id of the same token in the target vocabulary, for each source id; −1 if it has none."""
     own_ids: bool
     """Whether a source token that has no target id can be copied, as an id that holds for its sentence alone; if not,
     it counts as the unknown token."""
@@ -176,7 +176,7 @@ class CopySource(nn.Module):
     copy_ids_V: Tensor
 
     def _init_copying(self, source_size: int, target_size: int) -> None:
-        """With the `CopyTable` of a joint vocabulary; that of two is set by `set_table`."""
+        """Start with the `CopyTable` of a joint vocabulary; `set_table` sets that of two vocabularies."""
         self.source_size, self.target_size = source_size, target_size
         self.register_buffer("copy_ids_V", torch.empty(source_size, dtype=torch.int64), persistent=False)
         initialize(self)
@@ -208,7 +208,7 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
     """The parts of a `Seq2Seq`, with a gate between generating and copying."""
 
     def __init__(self, network: Seq2Seq, settings: ModelSettings) -> None:
-        """With the `CopyTable` of a joint vocabulary; that of two is set by `set_table`."""
+        """Start with the `CopyTable` of a joint vocabulary; `set_table` sets that of two vocabularies."""
         super().__init__(
             source_embedding=network.source_embedding,
             target_embedding=network.target_embedding,
@@ -380,7 +380,7 @@ def known_ids(ids: Tensor, size: int) -> Tensor:
 
 
 def first_positions(keys_BS: Tensor) -> Tensor:
-    """For each position, the first one in its row with the same key."""
+    """The first position with the same key in each position's row."""
     sorted_BS, positions_BS = keys_BS.sort(dim=-1, stable=True)
     ranks_S = torch.arange(keys_BS.shape[1], device=keys_BS.device)
     starts_BS = functional.pad(sorted_BS[:, 1:] != sorted_BS[:, :-1], (1, 0), value=True)

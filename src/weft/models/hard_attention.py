@@ -105,7 +105,7 @@ class HardAttentionState(NamedTuple):
 
     decoder: DecoderState
     emission: EmissionState | None
-    """None if an alignment does not depend on the one before."""
+    """State of the emissions; None if an alignment does not depend on the one before."""
 
 
 class PositionLogits(NamedTuple):
@@ -115,7 +115,7 @@ class PositionLogits(NamedTuple):
     normalizers_NS: Tensor
     """Their log-sum-exp."""
     gates_NS: Tensor | None = None
-    """For a model that copies: the logit of generating rather than copying a token."""
+    """Logit of generating rather than copying a token, for a model that copies."""
 
     def mixture(self, log_weights_NS: Tensor) -> Tensor:
         """log p(v) (N, V) = log Σ_j exp(log w(j) + log p(v | j))."""

@@ -34,7 +34,7 @@ class ModelOutput(NamedTuple):
     """The result of teacher forcing."""
 
     logits_NV: Tensor
-    """For every target position."""
+    """Logits of every target position."""
     attention: tuple[AttentionRecord, ...] = ()
     """The weights that ``return_attention`` asks for."""
 
@@ -43,7 +43,7 @@ class StepOutput(NamedTuple):
     """The result of one search step."""
 
     logits_RV: Tensor
-    """For the next token of every hypothesis."""
+    """Logits of the next token of every hypothesis."""
     state: Any
     attention_RS: Tensor | None
     """Alignment weights over the source (a recurrent language model: over its history); None without attention."""

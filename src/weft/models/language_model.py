@@ -42,7 +42,7 @@ class RecurrentLanguageModel(nn.Module):
     """
 
     def __init__(self, settings: ModelSettings, *, vocabulary: int, output_class: type[Output] = Output) -> None:
-        """``vocabulary``: its size."""
+        """``vocabulary``: the size of the vocabulary."""
         super().__init__()
         decoder = settings.decoder
         assert isinstance(decoder, RecurrentSettings)

@@ -46,7 +46,7 @@ class Embedding(nn.Module):
     """Number of source columns that it distinguishes."""
 
     def __init__(self, vocabulary: int, width: int, dropout: float = 0.0, tied: Embedding | None = None) -> None:
-        """``vocabulary``: its size; ``tied``: an embedding with which to share the matrix."""
+        """``vocabulary``: the size of the vocabulary; ``tied``: an embedding with which to share the matrix."""
         super().__init__()
         self.dropout = dropout
         if tied is None:
@@ -65,7 +65,7 @@ class Embedding(nn.Module):
         return ids.map(self)
 
     def shape(self, module: str) -> EmbeddingShape:
-        """``module``: its name in the model."""
+        """``module``: the name of the module in the model."""
         return EmbeddingShape(module, *self.weight_VE.shape)
 
 

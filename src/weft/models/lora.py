@@ -207,7 +207,7 @@ def merge(model: Model, adapter: Mapping[str, LowRank]) -> None:
 
 
 def misfit(model: Model, adapter: Mapping[str, LowRank]) -> str | None:
-    """Why an adapter does not fit this model; None if it does."""
+    """The reason why an adapter does not fit this model; None if it does."""
     modules = dict(cast(nn.Module, model).named_modules())
     shapes = {
         each.name: (each.rows.stop - each.rows.start, cast(nn.Linear, modules[each.module]).in_features)

@@ -48,7 +48,7 @@ class SinusoidTable(nn.Module):
     """
 
     def __init__(self, width: int, *, layout: str = "interleaved", first: int = 0) -> None:
-        """``layout``, ``first``: of `sinusoids`."""
+        """``layout``, ``first``: the parameters of `sinusoids`."""
         super().__init__()
         self.make = partial(sinusoids, width=width, layout=layout, first=first)
         self.register_buffer("values_PD", torch.empty(FIRST_TABLE, width), persistent=False)
@@ -72,7 +72,7 @@ class Sinusoidal(nn.Module):
     """Fixed sines and cosines of different wavelengths   Vaswani et al. 2017, 3.5."""
 
     def __init__(self, width: int, *, layout: str = "interleaved", first: int = 0) -> None:
-        """``layout``, ``first``: of `sinusoids`."""
+        """``layout``, ``first``: the parameters of `sinusoids`."""
         super().__init__()
         self.table = SinusoidTable(width, layout=layout, first=first)
 

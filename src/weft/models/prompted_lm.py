@@ -89,7 +89,7 @@ class PromptedLM:
         return PromptMemory(memory, prompts_BM, torch.full((rows,), length, device=prompts_BM.device))
 
     def start(self, memory: PromptMemory) -> PromptState:
-        """After ``<s> x_1 … x_{m−1}``."""
+        """The state after ``<s> x_1 … x_{m−1}``."""
         prompts_BM = memory.prompts_BM[:, : int(memory.lengths_B[0])]
         begin_B1 = prompts_BM.new_full((len(prompts_BM), 1), self.begin)
         tokens_BM = torch.cat([begin_B1, prompts_BM[:, :-1]], 1)

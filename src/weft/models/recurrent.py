@@ -201,7 +201,7 @@ class RecurrentStack(nn.Module):
             initialize_layer(layer, self.cell)
 
     def shape(self, module: str, *, fixed_shapes: bool = True) -> StackShape:
-        """``module``: its name in the model."""
+        """``module``: the name of the module in the model."""
         return StackShape(module, "recurrent", len(self.layers), self.hidden, fixed_shapes=fixed_shapes)
 
     def zeros(self, rows: int, like: Tensor) -> StackState:

@@ -55,7 +55,7 @@ class ColumnEmbedding(Embedding):
         return ColumnRagged(self(ids.values), ids.layout, columns_of(ids, self.columns))
 
 
-class ColumnLayout(CapturableLayout):
+class SourceColumnLayout(CapturableLayout):
     """The columns of a batch as rows: those of the first row, then those of the second, …; as many tokens in all.
 
     Everything is computed on the device, and no shape depends on the lengths, as in a `FixedLayout`.
@@ -93,7 +93,7 @@ class ColumnEncoders(nn.Module):
         if self.reads_all:
             encoded = self.encoders[0](embedded, return_attention=return_attention)
             return encoded._replace(columns_N=columns_N)
-        layout: Layout = ColumnLayout(embedded.layout, columns_N, self.count)
+        layout: Layout = SourceColumnLayout(embedded.layout, columns_N, self.count)
         if not isinstance(embedded.layout, FixedLayout):
             lengths_BK = layout.device_lengths.cpu().view(-1, self.count)
             if lengths_BK.min() > 0:  # else a column is missing, and has no final state
@@ -152,7 +152,7 @@ def _concatenate(states: Sequence[StackState]) -> StackState:
 def _merge_records(
     records: Sequence[Sequence[AttentionRecord]], lengths_BK: Tensor, longest: int
 ) -> tuple[AttentionRecord, ...]:
-    """The self-attention of every column in its place among the tokens of all; ``records``: by encoder."""
+    """The self-attention of every column in its place among the tokens of all; ``records``: those of each encoder."""
     merged: list[AttentionRecord] = []
     for layers in zip(*records, strict=True):
         rows, heads = layers[0].weights_BHTS.shape[:2]

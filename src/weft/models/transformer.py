@@ -191,7 +191,7 @@ class TransformerStack(nn.Module):
         source_width: int | None = None,
         source_columns: int = 1,
     ) -> None:
-        """``settings``: with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
+        """``settings``: settings with all dropouts set; ``bidirectional``: whether tokens attend to later tokens."""
         super().__init__()
         width = settings.hidden
         self.settings = settings
@@ -296,7 +296,7 @@ class TransformerStack(nn.Module):
         return self.position_biases(positions_1T, positions_1T)
 
     def shape(self, module: str) -> StackShape:
-        """``module``: its name in the model."""
+        """``module``: the name of the module in the model."""
         positions = self.settings.positions
         return StackShape(module, "transformer", len(self.layers), self.width, positions, self.max_positions)
 

@@ -33,7 +33,7 @@ class TransformerMemory(NamedTuple):
     layers: tuple[KeysValues, ...]
     """(B, H, S, D) for each layer."""
     mask_B11S: Tensor
-    """Additive: 0 at a source token, −∞ at padding. Of several source columns, a mask for each head (B, H, 1, S)."""
+    """Additive mask: 0 at a source token, −∞ at padding; for several source columns, one per head (B, H, 1, S)."""
 
     def step_sources(self) -> list[StepKeysValues]:
         """Each layer's keys and values as a search step attends to them."""

@@ -1,1 +1,1 @@
-"""From pairs that nobody has looked at to a model: their profile, a recipe for them, the time that is given."""
+"""Training on pairs without a recipe: their profile, a recommended recipe, a time limit, and `weft.train`."""

@@ -1,10 +1,10 @@
 """Successive halving as pure functions: how many candidates reach each rung, at which step, and which of them.
 
-    candidates   9 → 5 → 3          of each rung the better half continues, and at least three
+    candidates   9 → 5 → 3          the better half of each rung continues, and at least three
     steps        S/4, S/2, S        the last rung is the end of the training
 
-A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is how many candidates
-train at once. `standing_of` makes the standing of a candidate from its validation.
+A rung trains its candidates from the step of the rung before. Times are in seconds, `parallel` is the number of
+candidates that train simultaneously. `standing_of` makes the standing of a candidate from its validation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ FINALISTS = 3
 """Candidates that are trained to the end: the members of the ensemble."""
 
 
-class Speed(NamedTuple):
-    """How long a candidate takes, measured."""
+class CandidateCost(NamedTuple):
+    """Measured times of a candidate, in seconds."""
 
     start: float
-    """Until its first step: the start of a process, the data, the model."""
+    """Seconds before its first step: starting a process, reading the data, building the model."""
     step: float
-    """Of an update."""
+    """Seconds per update."""
     validation: float = 0.0
 
     def seconds(self, steps: int, validations: int = 0) -> float:
@@ -37,17 +37,17 @@ class Speed(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What a candidate has reached at a rung."""
+    """The best score of a candidate so far."""
 
     name: str
     score: float
-    """Of its best validation so far; higher is better, and minus infinity if no loss was finite."""
+    """Score of its best validation; higher is better, and minus infinity if no loss was finite."""
     loss: float
-    """Of that validation."""
+    """Loss of that validation."""
 
 
 def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
-    """How many candidates train in each rung."""
+    """The number of candidates in each rung."""
     sizes = [candidates]
     while sizes[-1] > finalists:
         sizes.append(next_size(sizes[-1], finalists))
@@ -55,7 +55,7 @@ def rung_sizes(candidates: int, finalists: int = FINALISTS) -> list[int]:
 
 
 def next_size(size: int, finalists: int = FINALISTS) -> int:
-    """How many of ``size`` candidates continue."""
+    """The number of candidates, out of ``size``, that continue."""
     return max(math.ceil(size / 2), min(finalists, size))
 
 
@@ -70,17 +70,17 @@ def ranked(standings: Sequence[Standing]) -> list[Standing]:
 
 
 def elapsed(durations: Sequence[float], parallel: int) -> float:
-    """The time that jobs take if `parallel` of them run at once, each starting as soon as one has ended."""
+    """The time that jobs take if `parallel` of them run simultaneously, each starting as soon as one has ended."""
     ends = [0.0] * max(parallel, 1)
     for duration in durations:
         heapq.heapreplace(ends, ends[0] + duration)
     return max(ends)
 
 
-def expected_seconds(speeds: Sequence[Speed], steps: int, *, validations: int, parallel: int) -> float:
+def expected_seconds(speeds: Sequence[CandidateCost], steps: int, *, validations: int, parallel: int) -> float:
     """The time of all rungs; which candidates survive is not known yet: those of average speed are assumed."""
     sizes = rung_sizes(len(speeds))
-    mean = Speed(*(sum(values) / len(speeds) for values in zip(*speeds, strict=True)))
+    mean = CandidateCost(*(sum(values) / len(speeds) for values in zip(*speeds, strict=True)))
     total, reached = 0.0, 0
     for rung, (size, step) in enumerate(zip(sizes, rung_steps(steps, len(sizes)), strict=True)):
         validated = validations * (step - reached) // steps
@@ -90,7 +90,9 @@ def expected_seconds(speeds: Sequence[Speed], steps: int, *, validations: int, p
     return total
 
 
-def affordable_steps(speeds: Sequence[Speed], seconds: float, *, validations: int, parallel: int, limit: int) -> int:
+def affordable_steps(
+    speeds: Sequence[CandidateCost], seconds: float, *, validations: int, parallel: int, limit: int
+) -> int:
     """The largest multiple of `validations` up to `limit` whose training fits into the time; at least one."""
     low, high = 1, max(limit // validations, 1)
     while low < high:
@@ -106,16 +108,16 @@ def affordable_steps(speeds: Sequence[Speed], seconds: float, *, validations: in
 def survivors(
     standings: Sequence[Standing],
     steps: Sequence[int],
-    costs: dict[str, Speed],
+    costs: dict[str, CandidateCost],
     *,
     seconds: float,
     parallel: int,
 ) -> list[str]:
     """The names that train in the next rung: the better half, or fewer if the time is too short; at least one.
 
-    ``steps``: of the rung that has ended and of all that follow. ``costs``: start and step, with the validations, of
-    each candidate, as it was in the rung that has ended. ``seconds``: what is left. A candidate whose losses were
-    never finite does not continue, unless there is no other.
+    ``steps``: the steps of the rung that has ended and of all that follow. ``costs``: the start and step times of each
+    candidate in the rung that has ended, validations included. ``seconds``: the time that is left. A candidate whose
+    losses were never finite does not continue, unless there is no other.
     """
     order = [standing.name for standing in ranked(standings)]
     finite = [standing.name for standing in ranked(standings) if math.isfinite(standing.score)]
@@ -125,7 +127,9 @@ def survivors(
     return kept
 
 
-def _remaining_seconds(names: Sequence[str], steps: Sequence[int], costs: dict[str, Speed], parallel: int) -> float:
+def _remaining_seconds(
+    names: Sequence[str], steps: Sequence[int], costs: dict[str, CandidateCost], parallel: int
+) -> float:
     """The time of the following rungs if these candidates continue, the first of them to the end."""
     total, size = 0.0, len(names)
     for start, end in pairwise(steps):

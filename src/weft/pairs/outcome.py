@@ -1,5 +1,4 @@
-"""What training on pairs ends with: the scores on the test set, some outputs, what became of a former task, and how
-likely outputs are right."""
+"""The outcome of training on pairs: test scores, sample outputs, forgetting of a former task, and calibration."""
 
 from __future__ import annotations
 
@@ -31,15 +30,15 @@ class RunOutcome:
     summary: Summary
     is_language_model: bool = False
     forgetting: Forgetting | None = None
-    """What the run has lost on the task of the run that it started from, if it did start from one."""
+    """Loss in quality on the task of the run that it started from, if it did start from one."""
     forgetting_error: str | None = None
-    """Why that is not known: the pairs of the former task are gone, or were never named."""
+    """The reason why forgetting is unknown: the pairs of the former task are gone, or were never named."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self, mark: Mark = in_brackets) -> list[str]:
-        """Line by line; ``mark``: how a difference between output and reference is shown."""
+        """The outcome line by line; ``mark``: shows a difference between output and reference."""
         former = [] if self.forgetting is None else ["", str(self.forgetting)]
         return [*self.summary.lines(mark), *former]
 

@@ -22,7 +22,7 @@ MAX_MINUTES = 1_000_000
 
 
 class TrainingRequest(NamedTuple):
-    """What to train on or from, where, for how long and with which changes."""
+    """A request to train: on what, starting from which run, where, for how long and with which changes."""
 
     recipe: str
     """The name of a recipe or its file; to resume, also a run folder. Of no use if there are pairs."""
@@ -73,7 +73,7 @@ class TrainingRequest(NamedTuple):
         return path if self.out is self.pairs is None and (path / "recipe.toml").is_file() else None
 
     def with_recommendation(self) -> TrainingRequest:
-        """The same with a recipe for the pairs, if a new run is to be trained on pairs."""
+        """This request with a recommended recipe, if a new run is to be trained on pairs; else this request."""
         if self.pairs is None or self.resume:
             return self
         if self.start is not None:

@@ -1,4 +1,4 @@
-"""Where pairs come from: files, folders, pipes, or a list of a program; and how a name of pairs differs from others."""
+"""Sources of pairs: files, folders, pipes and lists in Python; and how their names are told from those of recipes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIXES = {
     b"PAR1": ".parquet",
     b"{": ".jsonl",
 }
-"""How standard input may begin, and the suffix of a file of that content; others are TSV."""
+"""The first bytes of standard input, and the suffix of a file with that content; other content is TSV."""
 
 
 GivenPairs = str | Path | tuple[str | Path, str | Path] | Iterable["Pair | tuple[str, str]"]
@@ -84,7 +84,7 @@ def as_source(
 ) -> PairSource | None:
     """The pairs that a program gives, or None if it gives the name of a recipe or a run.
 
-    ``columns``: those of the source and of the target, by name or number; of a folder, the endings of parallel files.
+    ``columns``: the source and the target column, by name or number; for a folder, the suffixes of parallel files.
     """
     source, target = (None, None) if columns is None else map(str, columns)
     if isinstance(given, str | Path):

@@ -154,7 +154,7 @@ def _plan_recipe(recipe: Recipe, request: TrainingRequest) -> PlannedRun:
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """Pass the events on; after the last of them the run is calibrated and, if it is evaluated, its result comes."""
+    """Pass events on; at the end of training, calibrate the run and evaluate it on the test set."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):

@@ -3,7 +3,8 @@
 A table PE has a row for each position and a column for each dimension: sinusoids (Vaswani et al. 2017, section 3.5) or
 learned. Below the table its similarity is shown, PE·PEᵀ divided by the norms of both rows:
 ``cos(p, q) = PE_p · PE_q / (|PE_p| |PE_q|)``. The similarity of sinusoids depends on p − q only: stripes along the
-diagonal. `draw_positions` writes SVG, PNG or PDF, `terminal_positions` shows one table in the terminal.
+diagonal. With ``products`` the dot products PE·PEᵀ themselves are shown, as numbers. `draw_positions` writes SVG, PNG
+or PDF, `terminal_positions` shows one table in the terminal.
 
 Known limits: a table with thousands of positions is drawn with less than a pixel for each.
 """
@@ -48,6 +49,7 @@ PANEL = 3.6
 """Inches of a side: the similarity is a square, the table above it at most as high."""
 SMALL_TABLE = (12, 8)
 """Positions and dimensions up to which the numbers are written into the cells."""
+PRODUCTS = "dot products of positions: PE·PEᵀ"
 LEAST_SPAN = 0.1
 """The smallest range of cosines from the lightest shade to the darkest; smaller differences look uniform."""
 
@@ -60,19 +62,24 @@ def similarity(table_PD: np.ndarray) -> np.ndarray:
     return np.clip(rows_PD @ rows_PD.T, -1.0, 1.0)
 
 
-def draw_positions(tables: Mapping[str, np.ndarray], to: str | Path, *, title: str = "") -> Path:
+def draw_positions(
+    tables: Mapping[str, np.ndarray], to: str | Path, *, title: str = "", products: bool = False
+) -> Path:
     """Write the tables side by side, each above its similarity, in the format of the path's suffix: .svg, .png or .pdf.
 
     Each table has its own color scale (learned vectors are far shorter than sinusoids), symmetric around 0;
-    similarities share one from −1 to 1. The same tables give the same bytes.
+    similarities share one from −1 to 1. ``products``: dot products in place of cosines, each with its own scale. The
+    same tables give the same bytes.
     """
     if not tables:
         raise DataError("no position tables to draw; expected at least 1")
     checked = {shorten(one_line(name), LONGEST_NAME): _checked(table, name) for name, table in tables.items()}
     if len(checked) < len(tables):
-        raise DataError(f"names of position tables start alike; expected them to differ in {LONGEST_NAME} characters")
+        raise DataError(
+            f"position tables with the same name; expected names that differ in their first {LONGEST_NAME} characters"
+        )
     heading = caption(title)
-    return write_picture(to, [heading, *checked], lambda families: _figure(checked, heading, families))
+    return write_picture(to, [heading, *checked], lambda families: _figure(checked, heading, families, products))
 
 
 def _checked(table_PD: np.ndarray, name: str = "") -> np.ndarray:
@@ -88,7 +95,7 @@ def _checked(table_PD: np.ndarray, name: str = "") -> np.ndarray:
     return table_PD
 
 
-def _figure(tables: Mapping[str, np.ndarray], title: str, families: list[str]) -> Figure:
+def _figure(tables: Mapping[str, np.ndarray], title: str, families: list[str], products: bool = False) -> Figure:
     """The picture: a column for each table, the table above, the similarity below."""
     page = Page.blank(families)
     name_style, note = page.style(11, INK, weight="bold"), page.note_style
@@ -111,10 +118,12 @@ def _figure(tables: Mapping[str, np.ndarray], title: str, families: list[str]) -
         axes = page.axes(x + left, top + 0.55, PANEL, height)
         _heat(page, axes, table_PD, peak, ("dimension", "position"), digits=4)
         _bar(page, axes, (x + left + PANEL + 0.12, top + 0.55, 0.12, min(height, 1.6)), peak)
-        page.write(x + left, below - 0.22, "similarity (cosine) of positions", note)
+        values_PP = table_PD @ table_PD.T if products else similarity(table_PD)
+        peak = float(np.abs(values_PP).max()) or 1.0 if products else 1.0
+        page.write(x + left, below - 0.22, PRODUCTS if products else "similarity (cosine) of positions", note)
         axes = page.axes(x + left, below, PANEL, PANEL)
-        _heat(page, axes, similarity(table_PD), 1.0, ("position", "position"), digits=2)
-        _bar(page, axes, (x + left + PANEL + 0.12, below, 0.12, 1.6), 1.0)
+        _heat(page, axes, values_PP, peak, ("position", "position"), digits=4 if products else 2)
+        _bar(page, axes, (x + left + PANEL + 0.12, below, 0.12, 1.6), peak)
     return page.figure
 
 
@@ -165,12 +174,20 @@ def _number(value: float, digits: int) -> str:
 
 
 def terminal_positions(
-    table_PD: np.ndarray, *, positions: int = 12, width: int | None = None, title: str | None = None
+    table_PD: np.ndarray,
+    *,
+    positions: int = 12,
+    width: int | None = None,
+    title: str | None = None,
+    products: bool = False,
 ) -> TerminalPositions:
-    """The first positions for rich's `print`: as numbers, as many dimensions as fit, then their similarity."""
+    """The first positions for rich's `print`: as numbers, as many dimensions as fit, then their similarity.
+
+    ``products``: dot products as numbers, in place of cosines as shades.
+    """
     if positions < 1:
         raise DataError(f"{positions} positions to show; expected at least 1")
-    return TerminalPositions(_checked(table_PD), positions, width, title)
+    return TerminalPositions(_checked(table_PD), positions, width, title, products)
 
 
 @dataclass(frozen=True)
@@ -181,6 +198,7 @@ class TerminalPositions:
     positions: int
     width: int | None
     title: str | None
+    products: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = min(self.width or options.max_width, options.max_width)
@@ -189,6 +207,9 @@ class TerminalPositions:
         for line in _numbers(self.table_PD, self.positions, width):
             yield from line.wrap(console, width)
         yield Text()
+        if self.products:
+            yield from _product_lines(self.table_PD[: self.positions], width)
+            return
         for line in _similarity_map(self.table_PD, self.positions, width, Shading.of(console, options)):
             yield from line.wrap(console, width)
 
@@ -199,16 +220,35 @@ class TerminalPositions:
 def _numbers(table_PD: np.ndarray, positions: int, width: int) -> Iterator[Text]:
     """The first rows with four decimals, and the part of the table that they are."""
     height, dimensions = table_PD.shape
-    rows = min(positions, height)
-    numbers = [[_number(float(value), 4) for value in row] for row in table_PD[:rows]]
+    columns, lines = _number_lines(table_PD[:positions], width)
+    parts = [
+        f"{name}: {shown}" if shown == count else f"{name}: first {shown} of {count}"
+        for name, shown, count in (("positions", min(positions, height), height), ("dimensions", columns, dimensions))
+    ]
+    yield Text(", ".join(parts), style="dim")
+    yield from lines
+
+
+def _product_lines(table_PD: np.ndarray, width: int) -> Iterator[Text]:
+    """PE·PEᵀ as numbers, as many columns as fit."""
+    products_PP = table_PD @ table_PD.T
+    columns, lines = _number_lines(products_PP, width)
+    more = "" if columns == len(products_PP) else f", first {columns} of {len(products_PP)} columns"
+    yield Text(f"{PRODUCTS}{more}", style="dim")
+    yield from lines
+
+
+def _number_lines(values: np.ndarray, width: int) -> tuple[int, Iterator[Text]]:
+    """The number of columns that fit, and a line for each row, below a line of column numbers."""
+    rows, dimensions = values.shape
+    numbers = [[_number(float(value), 4) for value in row] for row in values]
     column_width = 2 + max(len("-0.1234"), *(len(number) for row in numbers for number in row))
     gutter = max(len("pos"), len(str(rows - 1)))
     columns = min(max((width - gutter) // column_width, 1), dimensions)
-    parts = [
-        f"{name}: {shown}" if shown == count else f"{name}: first {shown} of {count}"
-        for name, shown, count in (("positions", rows, height), ("dimensions", columns, dimensions))
-    ]
-    yield Text(", ".join(parts), style="dim")
+    return columns, _lines_of(numbers, columns, column_width, gutter)
+
+
+def _lines_of(numbers: list[list[str]], columns: int, column_width: int, gutter: int) -> Iterator[Text]:
     yield Text("pos".rjust(gutter) + "".join(f"{column:>{column_width}}" for column in range(columns)), style="dim")
     for row, values in enumerate(numbers):
         shown = "".join(f"{number:>{column_width}}" for number in values[:columns])

@@ -8,7 +8,7 @@ subtree. In a terminal it stands straight below its parent, and only the other c
 more than 1 + log2(nodes) indents, the number of light edges of a heavy path decomposition (Sleator & Tarjan 1983),
 plus the one that leaves the best path.
 
-Known limits: those of `attention_map` for scripts and fonts. Of a node's pruned children only the best few are shown
+Known limits: those of `attention_map` for scripts and fonts. Only the best few of a node's pruned children are shown
 and, in a large tree, only those of nodes on the best path: the others are counted.
 """
 
@@ -39,9 +39,9 @@ class Node:
     """An extension with the ones that extend it, in the order of the trace: best first."""
 
     step: int
-    """From 1; the root, which extends nothing, has 0."""
+    """Step number from 1; the root, which extends nothing, has 0."""
     index: int
-    """In the step's list."""
+    """Position in the step's list."""
     branch: Branch
     is_best: bool = False
     """Whether it is on the path of the best hypothesis."""
@@ -92,7 +92,7 @@ def is_large(tree: list[list[Node]]) -> bool:
 
 
 def number(value: float) -> str:
-    """With two decimals and a minus sign as wide as a plus; never −0.00."""
+    """A number with two decimals and a minus sign as wide as a plus; never −0.00."""
     digits = "∞" if math.isinf(value) else f"{abs(value):.2f}"
     return f"−{digits}" if value < 0 and digits != "0.00" else digits
 

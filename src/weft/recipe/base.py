@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 MAX_COUNT = 10**12
-"""Above all sensible counts, and below what 64-bit integers and floating-point numbers hold exactly."""
+"""A limit above all sensible counts, and below what 64-bit integers and floating-point numbers hold exactly."""
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrNone = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Layers = Annotated[int, Field(ge=1, le=1_000)]

@@ -27,7 +27,7 @@ SCORES: dict[str, str] = {
     "cosine": "weft.attention.scores:Cosine",
     "parameter_free": "weft.attention.scores:ParameterFree",
 }
-"""How an attention compares a query with a key."""
+"""Attention scores, which compare a query with a key."""
 
 OUTPUTS: dict[str, str] = {
     "cross_entropy": "weft.models.layers:Output",
@@ -40,20 +40,20 @@ NORMALIZERS: dict[str, str] = {
     "sparsemax": "weft.attention.normalizers:sparsemax",
     "entmax15": "weft.attention.normalizers:entmax15",
 }
-"""How an attention turns scores into weights."""
+"""Attention normalizers, which turn scores into weights."""
 
 WINDOWS: dict[str, str] = {
     "monotonic": "weft.attention.windows:Monotonic",
     "predictive": "weft.attention.windows:Predictive",
 }
-"""Which source states a local attention attends to."""
+"""Windows of source states that local attention attends to."""
 
 HARD_ALIGNMENTS: dict[str, str] = {
     "zeroth": "weft.attention.hard_alignment:Zeroth",
     "monotonic": "weft.attention.hard_alignment:Monotonic",
     "first": "weft.attention.hard_alignment:First",
 }
-"""How the source position of a hard attention depends on the one before."""
+"""Alignment models of hard attention: how a source position depends on the one before."""
 
 CELLS: dict[str, str] = {
     "rnn": "weft.models.recurrent:RNN",

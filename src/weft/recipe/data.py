@@ -275,7 +275,7 @@ class DataSettings(Settings):
 
     @model_validator(mode="after")
     def _check_holdout(self) -> DataSettings:
-        for split in ("valid", "test"):  # pairs of a structure have no files of their own
+        for split in ("valid", "test"):  # pairs held out for their structure have no files
             if getattr(self.holdout, split) and getattr(self, split) is not None:
                 raise ValueError(f"data.holdout.{split}: data.{split} already names these pairs; leave out one of them")
         return self
@@ -319,7 +319,7 @@ class TokenizerSettings(Settings):
     byte_level: bool = Field(False, description="bpe: operate on bytes, so that nothing is unknown")
     byte_fallback: bool = Field(False, description="bpe, unigram: encode unknown characters as bytes")
     split_punctuation: bool = Field(
-        True, description="word, bpe, unigram: punctuation and elided articles are words of their own"
+        True, description="word, bpe, unigram: punctuation and elided articles are separate words"
     )
     tags: bool = Field(False, description="character: a tag such as <ACC(PL)> is one token")
     source_language: str | None = Field(

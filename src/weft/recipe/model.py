@@ -116,7 +116,7 @@ class TransformerDecoderSettings(TransformerSettings):
 
 
 def _family(stack: Any) -> str:
-    """Which settings a stack has, by its kind."""
+    """The class of settings of a stack, by its kind."""
     kind = stack.get("kind", "lstm") if isinstance(stack, dict) else getattr(stack, "kind", "lstm")
     return "<transformer>" if kind in [*ENCODERS] else "<recurrent>"
 

@@ -232,7 +232,7 @@ class Recipe(Settings):
 
 
 def only_in_weft(settings: ModelSettings, library: str, *, loss: str) -> str | None:
-    """Why a library of encoder–decoders cannot hold such a model, in a line that names the setting; None if it may.
+    """The reason why a library of encoder–decoders has no such model, in a line that names the setting; None if it may.
 
     ``loss``: the recipe's training.loss.
     """

@@ -201,7 +201,7 @@ def adapter_config(settings: LoraSettings, targets: list[str]) -> dict[str, Any]
 def write_trained(
     run: RunFolder, model: Model, settings: LoraSettings, tensors: Tensors, origin: WeightsOrigin
 ) -> None:
-    """Write the adapter that a run trains; ``tensors``: by the names of the model's parameters."""
+    """Write the adapter that a run trains; ``tensors``: tensors by the names of the model's parameters."""
     adapter = adapter_of(model, tensors, settings.scale)
     AdapterFolder(run, settings.name).write(adapter, adapter_config(settings, list(adapter)), origin)
 

@@ -77,7 +77,7 @@ class LengthLimits(NamedTuple):
     def limit(self, source_length: int, *, max_ratio: float | None = None, max_extra: int | None = None) -> int:
         """The most tokens of an output, its end token included, for a source of this many tokens without its own.
 
-        ``max_ratio``, ``max_extra``: what to use instead of the learned ones.
+        ``max_ratio``, ``max_extra``: values to use instead of the learned ones.
         """
         ratio = self.max_ratio if max_ratio is None else max_ratio
         return int(ratio * source_length) + (self.max_extra if max_extra is None else max_extra)

@@ -61,7 +61,7 @@ class LockOwner(NamedTuple):
 
     @classmethod
     def read(cls, handle: int) -> LockOwner | None:
-        """None if the file is empty or damaged."""
+        """The content of a lock file; None if it is empty or damaged."""
         try:
             owner = cls(**json.loads(os.pread(handle, 1 << 14, 0)))
         except (OSError, ValueError, TypeError, RecursionError):
@@ -81,7 +81,7 @@ class LockOwner(NamedTuple):
         return self.host == this.host or (bool(self.boot) and self.boot == this.boot)
 
     def refusal(self, path: Path) -> str:
-        """Why the folder of this lock file cannot be used, and what to do."""
+        """The message that the folder of this lock file cannot be used, and what to do."""
         if self == UNKNOWN:
             return "in use by another process; wait until it ends"
         if self.pid == os.getpid() and self.on_this_machine:
@@ -181,7 +181,7 @@ def _release(handle: int, folder: Path, name: str) -> None:
 
 
 def _is_folder_or_missing(path: Path) -> bool:
-    """In one system call: between two, another process may remove the folder or create it."""
+    """Checked in one system call: between two, another process may remove the folder or create it."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except OSError:

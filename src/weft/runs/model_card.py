@@ -14,7 +14,7 @@ from weft.text.tokenizer import Tokenizers
 
 
 class TrainingResult(Protocol):
-    """How training ended (`weft.training.events.Finished`)."""
+    """The result of training (`weft.training.events.Finished`)."""
 
     @property
     def step(self) -> int: ...

@@ -25,7 +25,7 @@ class LoggedStep(NamedTuple):
 
 
 class LoggedValidation(NamedTuple):
-    """A validation: the loss, and the metrics by name; those of a structural holdout have names of their own."""
+    """A validation: the loss, and the metrics by name; those of a structural holdout have separate names."""
 
     step: int
     loss: float

@@ -345,7 +345,7 @@ class WeightsOrigin(NamedTuple):
             return None
 
     def describe(self) -> str:
-        """In a few words: "step 300", "the mean of steps 300, 400 and 500"."""
+        """A short description: "step 300", "the mean of steps 300, 400 and 500"."""
         if self.kind in ("initial", "imported", "base"):
             return f"the {self.kind} weights"
         if len(self.steps) == 1:

@@ -130,7 +130,7 @@ def gigabytes(count: float) -> str:
 
 
 def check_weights_memory(where: str, size: int) -> None:
-    """Fail if the tensors of a file cannot fit in memory; ``size``: in bytes."""
+    """Fail if the tensors of a file cannot fit in memory; ``size``: their size in bytes."""
     available = available_memory()
     if available is not None and size > available:
         raise CheckpointError(
@@ -146,10 +146,10 @@ def release_memory() -> None:
 
 
 class DividedWork:
-    """Work that is done at once as long as memory is enough, then in 2, 4, 8, … parts. The number of parts is kept."""
+    """Work that is done in one piece as long as memory suffices, then in 2, 4, 8, … parts; their number is kept."""
 
     def __init__(self, name: str, release: Callable[[], None] = release_memory) -> None:
-        """``name``: what is done, for the warning; ``release``: gives memory back before the next attempt."""
+        """``name``: a name of the work, for the warning; ``release``: frees memory before the next attempt."""
         self.name = name
         self.release = release
         self.parts = 1
@@ -169,7 +169,7 @@ class DividedWork:
             self._warn()
 
     def over_rows(self, compute: Callable[[Rows], Sequence[Result]], rows: Rows) -> Sequence[Result]:
-        """The results of all rows at once or, one after the other, of parts of them."""
+        """The results of all rows, computed together or in parts, one after the other."""
 
         def in_parts(parts: int) -> Sequence[Result]:
             if parts == 1:
@@ -181,4 +181,4 @@ class DividedWork:
     def _warn(self) -> None:
         if not self.has_warned:
             self.has_warned = True
-            warn(f"{self.name}: not enough memory for a batch at once; continuing in parts, with the same results")
+            warn(f"{self.name}: not enough memory for a whole batch; continuing in parts, with the same results")

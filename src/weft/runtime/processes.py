@@ -46,14 +46,14 @@ def child_environment(**variables: str) -> dict[str, str]:
 
 
 def message_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """In a child: what messages are read from and written to. Printed text goes to stderr, not between messages."""
+    """The streams of messages from and to a parent process. Printed text goes to stderr, not between messages."""
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return sys.stdin.buffer, outgoing
 
 
 def when_parent_ends(parent: int, call: Callable[[], None]) -> None:
-    """In a child: call a function, in a thread, soon after the process with this number has ended."""
+    """Call a function in a thread of a child process soon after the process with this id has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -178,7 +178,7 @@ def _pause_collection() -> Callable[[], None]:
 
 
 frequent_thread_switches = _CountedSwitch(_switch_often).block
-"""In the block, Python switches between threads every `SWITCH_SECONDS`."""
+"""A context in which Python switches between threads every `SWITCH_SECONDS`."""
 collection_paused = _CountedSwitch(_pause_collection).block
 """No garbage collection in the block: during a CUDA graph capture, it may free what invalidates the capture."""
 

@@ -121,9 +121,9 @@ class BeamState(NamedTuple):
     finished_BG: Tensor
     """The number of hypotheses set aside, by group."""
     best_BN: Tensor
-    """For stops that compare scores: those of the n best finished ones, best first."""
+    """Scores of the n best finished hypotheses, best first, for stopping criteria that compare them."""
     coverage_BKS: Tensor | None
-    """For a coverage penalty: the attention weights of all steps, summed."""
+    """Attention weights summed over all steps, for a coverage penalty."""
 
 
 class BeamRecord(NamedTuple):
@@ -298,7 +298,7 @@ class BeamStep:
     def _stop(
         self, state: SearchState, scores_BK: Tensor, finished_BG: Tensor, end_ranking_BK: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Which sentences are done now, and the scores of the best finished hypotheses."""
+        """The sentences that are done, and the scores of the best finished hypotheses."""
         options, best_BN = self.options, state.extra.best_BN
         max_lengths_B = state.limits.max_lengths_B
         stopped_B = (max_lengths_B <= state.length_1 + 1) | scores_BK.isneginf().all(1)

@@ -10,13 +10,13 @@ of "a a b" match), by the failure function of Knuth, Morris & Pratt 1977. Its *b
 met: those of all completed phrases, and those of the phrase with the longest match.
 
 At each step the candidates of a sentence are the 2k best extensions of each hypothesis, and every token that begins or
-continues a phrase it has not completed. The end token is allowed only where everything required occurred. Of each bank,
-the endings among its first k candidates are set aside as finished (only the last bank has any). The k slots of the beam
-are dealt like cards: one to each bank in turn, the last bank first, until k are dealt; a bank with no candidates left
-is skipped. So the fullest bank gains a token a step, however unlikely, unless a constraint or the model forbids it
-(−∞). A sentence is done when ``finish`` hypotheses (never fewer than requested) have been set aside, at its length
-limit, or when no token may follow. With nothing required there is one bank, and this is `beam_search` with its stop
-"finished".
+continues a phrase it has not completed. The end token is allowed only where everything required occurred. From each
+bank, the endings among its first k candidates are set aside as finished (only the last bank has any). The k slots of
+the beam are dealt like cards: one to each bank in turn, the last bank first, until k are dealt; a bank with no
+candidates left is skipped. So the fullest bank gains a token a step, however unlikely, unless a constraint or the model
+forbids it (−∞). A sentence is done when ``finish`` hypotheses (never fewer than requested) have been set aside, at its
+length limit, or when no token may follow. With nothing required there is one bank, and this is `beam_search` with its
+stop "finished".
 
 The search compares and ranks by scores (log-probabilities after the constraints); ``log_probability`` stays the
 model's. Finished hypotheses come first, best first. Those cut off come after them (``ended == "length"``), the ones
@@ -42,7 +42,7 @@ from weft.search.ranking import NO_ATTENTION, Ranking, coverage_score
 from weft.tree import map_tree, repeat
 
 Progress = tuple[tuple[int, int], ...]
-"""For each distinct phrase: its number of occurrences, and the matching tokens of the next occurrence."""
+"""Number of occurrences and matching tokens of the next occurrence, for each distinct phrase."""
 
 
 class PhraseTracker:
@@ -92,7 +92,7 @@ class PhraseTracker:
 
 
 def failure_function(phrase: Sequence[int]) -> list[int]:
-    """For each prefix of a phrase, the length of its longest proper prefix that is also its suffix."""
+    """The length of the longest proper prefix that is also a suffix, for each prefix of a phrase."""
     failure = [0] * len(phrase)
     for index in range(1, len(phrase)):
         length = failure[index - 1]
@@ -102,10 +102,10 @@ def failure_function(phrase: Sequence[int]) -> list[int]:
     return failure
 
 
-class Node(NamedTuple):
+class HypothesisNode(NamedTuple):
     """A hypothesis: one token more than its parent."""
 
-    parent: Node | None
+    parent: HypothesisNode | None
     token: int
     slot: int
     """The slot of the parent."""
@@ -116,10 +116,10 @@ class Node(NamedTuple):
     progress: Progress
     met: int
 
-    def path(self) -> list[Node]:
+    def path(self) -> list[HypothesisNode]:
         """The nodes of all its tokens, the first token first."""
-        nodes: list[Node] = []
-        node: Node = self
+        nodes: list[HypothesisNode] = []
+        node: HypothesisNode = self
         while node.parent is not None:
             nodes.append(node)
             node = node.parent
@@ -133,12 +133,12 @@ class SentenceBeam:
         self.tracker = PhraseTracker(phrases)
         self.max_length = max_length
         progress = self.tracker.start
-        self.nodes = [Node(None, NO_TOKEN, 0, 0.0, 0.0, progress, self.tracker.met(progress))]
-        self.finished: list[Node] = []
+        self.nodes = [HypothesisNode(None, NO_TOKEN, 0, 0.0, 0.0, progress, self.tracker.met(progress))]
+        self.finished: list[HypothesisNode] = []
 
-    def extend(self, candidates: list[Node], *, size: int, end: int) -> bool:
+    def extend(self, candidates: list[HypothesisNode], *, size: int, end: int) -> bool:
         """Set the endings aside and choose the next beam; whether it has any hypothesis."""
-        banks: dict[int, list[Node]] = {}
+        banks: dict[int, list[HypothesisNode]] = {}
         for node in sorted(candidates, key=lambda node: -node.score):
             banks.setdefault(node.met, []).append(node)
         for bank in banks.values():
@@ -149,13 +149,13 @@ class SentenceBeam:
             self.nodes = nodes
         return bool(nodes)
 
-    def slots(self, size: int) -> list[Node]:
+    def slots(self, size: int) -> list[HypothesisNode]:
         """A node for every slot; empty slots hold a copy of the first, which is never read."""
         return self.nodes + self.nodes[:1] * (size - len(self.nodes))
 
-    def candidates(self, scored: list[list[tuple[int, float, float]]], end: int) -> list[Node]:
+    def candidates(self, scored: list[list[tuple[int, float, float]]], end: int) -> list[HypothesisNode]:
         """Each hypothesis by the tokens considered; ``scored``: for every slot (token, score, log-probability)."""
-        candidates: list[Node] = []
+        candidates: list[HypothesisNode] = []
         for slot, (parent, tokens) in enumerate(zip(self.nodes, scored, strict=False)):
             seen: set[int] = set()
             for token, score, log_probability in tokens:
@@ -163,11 +163,13 @@ class SentenceBeam:
                     seen.add(token)
                     progress = parent.progress if token == end else self.tracker.advance(parent.progress, token)
                     met = self.tracker.met(progress)
-                    candidates.append(Node(parent, token, slot, log_probability, parent.score + score, progress, met))
+                    candidates.append(
+                        HypothesisNode(parent, token, slot, log_probability, parent.score + score, progress, met)
+                    )
         return candidates
 
 
-def deal(banks: list[list[Node]], slots: int) -> Iterator[Node]:
+def deal(banks: list[list[HypothesisNode]], slots: int) -> Iterator[HypothesisNode]:
     """One of each bank in turn, its best first, until all slots are taken or the banks are empty."""
     for turn in range(max(map(len, banks), default=0)):
         for bank in banks:
@@ -240,7 +242,7 @@ class ConstrainedBeamStep:
     def _score_tokens(
         self, log_probs_RV: Tensor, scores_RV: Tensor, beams: list[SentenceBeam]
     ) -> list[list[tuple[int, float, float]]]:
-        """For every row the tokens to consider, each with its score and log-probability: the 2k best, and those that
+        """The tokens to consider in every row, each with its score and log-probability: the 2k best, and those that
         continue its phrases."""
         size, end, device = self.options.size, self.request.end, log_probs_RV.device
         required: list[list[int]] = []
@@ -299,7 +301,7 @@ def _hypotheses(
     if steps[0].records.attention_BKS is not None:
         attention = [record.attention_BKS[position] for record, position in steps_of(steps, row)]
 
-    def hypothesis(node: Node) -> Hypothesis:
+    def hypothesis(node: HypothesisNode) -> Hypothesis:
         path = node.path()
         weights = [weights_KS[one.slot] for one, weights_KS in zip(path, attention, strict=False)]
         attention_TS = stack_attention(weights) if weights else None

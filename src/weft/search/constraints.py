@@ -261,7 +261,7 @@ class Extensions(NamedTuple):
 
     scores_BC: Tensor
     parents_BC: Tensor
-    """Which of its sentence's hypotheses was extended."""
+    """Index of the extended hypothesis in its sentence."""
     tokens_BC: Tensor
 
 

@@ -115,7 +115,7 @@ def exact_search(
 
 
 class _Traversal(NamedTuple):
-    """In which order prefixes are expanded, and which."""
+    """The order in which prefixes are expanded."""
 
     width: int
     """The number of prefixes expanded in one step."""

@@ -86,7 +86,7 @@ class Hypothesis:
     """One output of a search."""
 
     tokens: list[int]
-    """Its ids, without the begin and end tokens."""
+    """Token ids, without the begin and end tokens."""
     score: float
     """The score that hypotheses are ranked by, in every search; see `Ranking`."""
     log_probability: float
@@ -94,8 +94,8 @@ class Hypothesis:
     token_scores: list[float]
     """log p(y_t | y_<t, x) for every token and, where it ended by itself, for the end token."""
     ended: str
-    """Why it ended: "end" (the end token), "length" (the limit was reached), "constraints" (no token may follow) or
-    "nodes" (an exact search gave up)."""
+    """The reason why it ended: "end" (the end token), "length" (the limit was reached), "constraints" (no token may
+    follow) or "nodes" (an exact search gave up)."""
     attention_TS: Tensor | None = None
     """Attention weights, a row for every token score; None where not requested or the model has none."""
     gap: float | None = None

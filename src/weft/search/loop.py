@@ -62,9 +62,9 @@ class SearchInputs(NamedTuple):
     """The encoder output."""
     limits: Limits
     rng_keys_B: Tensor | None
-    """For random draws; None: there are none."""
+    """Keys of the random numbers; None: nothing is drawn."""
     source_lengths_B: Tensor | None
-    """For a coverage penalty: attention weights beyond them are padding; None: there is no padding."""
+    """Source lengths for a coverage penalty: attention weights beyond them are padding; None: there is no padding."""
 
     @classmethod
     def of(cls, request: SearchRequest, *, draws: bool = False, covers: bool = False) -> SearchInputs:
@@ -138,7 +138,7 @@ class SearchState(NamedTuple):
 
     @classmethod
     def of(cls, inputs: SearchInputs, model_state: Tree, *, begin: int, rows: int, window: int) -> SearchState:
-        """Before the first token, from inputs on a device; without extra."""
+        """The state before the first token, from inputs on a device; without extra."""
         count, device = len(inputs.limits.max_lengths_B), inputs.limits.max_lengths_B.device
         return cls(
             tokens_R=torch.full((count * rows,), begin, device=device),
@@ -189,7 +189,7 @@ class SearchStart:
     device: torch.device
 
     def __call__(self, inputs: SearchInputs) -> SearchState:
-        """``inputs``: on the device."""
+        """``inputs``: inputs on the device."""
         model_state = self.model.start(inputs.memory)
         if self.rows > 1:
             model_state = repeat(model_state, self.rows)

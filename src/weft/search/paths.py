@@ -43,11 +43,11 @@ class PathRecord(NamedTuple):
 
 
 class PathCandidates(NamedTuple):
-    """For a trace: the most likely tokens of every hypothesis, best first; the chosen one is among them."""
+    """The most likely tokens of every hypothesis, best first, for a trace; the chosen one is among them."""
 
     tokens_BKC: Tensor
     probabilities_BKC: Tensor
-    """After the temperature and before any filter."""
+    """Probabilities after the temperature and before any filter."""
     log_probs_BKC: Tensor
     """log p of the model itself."""
     kept_BKC: Tensor
@@ -59,7 +59,7 @@ class PathCandidates(NamedTuple):
 def path_hypotheses(
     steps: Sequence[StepRecords], request: SearchRequest, ranking: Ranking, *, with_gap: bool
 ) -> Sequence[list[Hypothesis]]:
-    """All hypotheses of every sentence, in the order of their slots; ``with_gap``: for greedy search."""
+    """All hypotheses of every sentence, in the order of their slots; ``with_gap``: with gaps, for greedy search."""
     steps = [map_tree(Tensor.cpu, some) for some in steps]
     values = [part.numpy() for part in join_steps(steps, len(request.max_lengths))]
     arrays = path_arrays(values, request, ranking, with_gap=with_gap)

@@ -163,5 +163,5 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def _shifted(bits: Tensor, count: int) -> Tensor:
-    """To the right, filled with zeros; torch itself would fill with the sign."""
+    """A shift to the right, filled with zeros; torch itself would fill with the sign."""
     return (bits >> count) & ((1 << (64 - count)) - 1)

@@ -27,7 +27,7 @@ class Branch(NamedTuple):
     outcome: str
     """"kept" (in the beam), "finished" (ended and was set aside) or "pruned"."""
     slot: int
-    """Its slot in the beam; −1 where it was not kept."""
+    """Slot in the beam; −1 where it was not kept."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BeamTrace:
     """The tree of one sentence."""
 
     steps: list[list[Branch]]
-    """For every step the extensions considered, best first."""
+    """The extensions considered at every step, best first."""
     winner: list[int]
     """The index in `steps[t]` of the best hypothesis's t-th token."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, nearest
-from weft.tasks import addition, copying, dates, grammar
+from weft.tasks import addition, copying, coreference, dates, grammar
 
 
 class Task(NamedTuple):
@@ -44,6 +44,7 @@ TASKS: dict[str, Task] = {
         Task("sort", "sort a sequence of letters: d a c → a c d", copying.sort),
         Task("dates", "dates as people write them → ISO 8601: 7 March 2024 → 2024-03-07", dates.sample),
         Task("grammar", "English → French sentences of a small grammar, with gold word links", grammar.sample),
+        Task("coreference", "English → French sentences in which it is il or elle by its noun", coreference.sample),
         Task("trees", "English sentences of that grammar → their trees: he left → (TOP (S (NP he ) …", grammar.parsed),
     )
 }

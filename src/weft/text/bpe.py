@@ -85,7 +85,7 @@ class BPE(SubwordTokenizer):
     supports_dropout = True
 
     def __init__(self, vocabulary: dict[str, int], merges: Merges | bytes, scheme: Pretokenization) -> None:
-        """``merges``: as they are, or as JSON, to be parsed when they are first used."""
+        """``merges``: a list, or its JSON, which is parsed when it is first used."""
         in_order = _is_in_order(vocabulary)
         super().__init__(scheme, list(vocabulary) if in_order else sorted(vocabulary, key=vocabulary.__getitem__))
         self._given_merges = merges

@@ -19,7 +19,7 @@ MAX_CACHED_LENGTH = 32
 MAX_CACHED_STATES = 1 << 17
 
 Merges = dict[tuple[int, int], tuple[int, int]]
-"""For a pair of ids: its rank in the order of learning, and the id of the merged symbol."""
+"""Rank in the order of learning and id of the merged symbol, for each pair of ids."""
 
 
 class _State:

@@ -56,7 +56,7 @@ def target_ids(tokenizers: Tokenizers) -> list[int]:
 
 
 def _token_keys(tokenizer: Tokenizer) -> Sequence[Hashable]:
-    """For each id, what its token is recognized by in another vocabulary."""
+    """The key that identifies each id's token in another vocabulary."""
     if isinstance(tokenizer, HasSymbols):
         return tokenizer.id_symbols(range(tokenizer.size))
     return tokenizer.token_bytes if isinstance(tokenizer, SubwordTokenizer) else tokenizer.tokens(range(tokenizer.size))
@@ -81,7 +81,7 @@ class SentenceIds:
 
     @classmethod
     def of(cls, tokenizers: Tokenizers) -> SentenceIds | None:
-        """None if the tokenizers have no such ids."""
+        """The copy table of two tokenizers; None if they have no such ids."""
         have_symbols = isinstance(tokenizers.source, HasSymbols) and isinstance(tokenizers.target, HasSymbols)
         return cls(tokenizers) if have_symbols else None
 

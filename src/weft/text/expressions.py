@@ -31,7 +31,7 @@ class SlowExpressionError(Exception):
 
 
 def search(expression: str, texts: list[str]) -> list[bool]:
-    """For each text, whether the expression matches anywhere in it."""
+    """Whether the expression matches anywhere in each text."""
     if _takes_linear_time(expression):
         matches = re.compile(expression).search
         return [matches(text) is not None for text in texts]

@@ -50,7 +50,7 @@ class IdRows(Sequence[list[int]]):
 
     @cached_property
     def starts_B(self) -> NDArray[np.int64]:
-        """Where each row begins."""
+        """The start of each row."""
         return np.cumsum(self.lengths_B) - self.lengths_B
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class Sentences(Sequence[Sentence]):
     """Sources with their ids as the model reads them, in arrays; a `Sentence` is made when it is accessed."""
 
     def __init__(self, texts: Sequence[str], ids: IdRows, frame: Frame, rows: NDArray[np.int64] | None = None) -> None:
-        """``rows``: those of the texts and ids that these are; None: all of them."""
+        """``rows``: the selected rows of texts and ids; None: all of them."""
         self.texts = texts
         self.ids = ids
         self.frame = frame

@@ -195,7 +195,7 @@ def normalizer(normalize: str, lowercase: bool) -> Callable[[str], str] | None:
 
 
 def describe_normalization(normalize: str, lowercase: bool) -> str:
-    """For people: ``nfkc, lowercase``, or ``none``."""
+    """A short description: ``nfkc, lowercase``, or ``none``."""
     names = [normalize] * (normalize != "none") + ["lowercase"] * lowercase
     return ", ".join(names) or "none"
 

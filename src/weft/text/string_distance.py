@@ -46,7 +46,7 @@ def common_subsequence(left: Sequence[Hashable], right: Sequence[Hashable]) -> i
 
 
 def positions_as_bits(items: Sequence[Hashable]) -> dict[Hashable, int]:
-    """For each item, the positions at which it occurs, as the bits of an integer."""
+    """The positions of each item, as the bits of an integer."""
     positions: dict[Hashable, int] = {}
     for position, item in enumerate(items):
         positions[item] = positions.get(item, 0) | 1 << position

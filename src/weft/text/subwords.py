@@ -46,7 +46,7 @@ class SubwordTokenizer:
     supports_dropout = False
 
     def __init__(self, scheme: Pretokenization, tokens: Sequence[str]) -> None:
-        """``tokens``: as written in the vocabulary, by id."""
+        """``tokens``: the tokens as written in the vocabulary, by id."""
         self.scheme = scheme
         self._tokens = tokens
         self._symbol_ids = range(len(SPECIALS), len(SPECIALS) + len(scheme.symbols))
@@ -83,7 +83,7 @@ class SubwordTokenizer:
 
     @property
     def token_bytes(self) -> Sequence[bytes]:
-        """For each id its bytes in decoded text, boundaries included."""
+        """The bytes of each id in decoded text, boundaries included."""
         return self._bytes
 
     @property

@@ -68,7 +68,7 @@ from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
 MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""
 MERGES_START, MERGES_END = b'\n    "merges": [', b"\n    ]\n  }\n}"
-"""Where the merges of a `tokenizer.json` begin and end; no text in JSON has a line end."""
+"""Bytes before and after the merges of a `tokenizer.json`; no text in JSON has a line end."""
 EXTERNAL = "external"
 """The kind of tokenizers that weft does not learn itself (`weft.text.external`)."""
 IMPORTED = "imported"
@@ -112,7 +112,7 @@ class Tokenizer(Protocol):
         ...
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """For each id the span of its text in ``decode(ids)``; begin and end tokens have an empty span."""
+        """The span of each id's text in ``decode(ids)``; begin and end tokens have an empty span."""
         ...
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> Self:

@@ -14,7 +14,7 @@ def decode_bytes(parts: Sequence[bytes]) -> str:
 
 
 def spans_of_bytes(parts: Sequence[bytes]) -> list[tuple[int, int]]:
-    """For every part the span, in ``decode_bytes(parts)``, of the characters that it has a byte of."""
+    """The span of each part in ``decode_bytes(parts)``: the characters that it has a byte of."""
     characters = _character_of_each_byte(b"".join(parts))
     spans, start = [], 0
     for part in parts:

@@ -2,7 +2,7 @@
 
 Each rule is a function of the curves and returns a message or None. The rules prefer being right to being early: a
 healthy run, noise included, gives no message. `Diagnostics` watches the events of a run and reports each kind of
-problem once. Too few pairs are mentioned only together with their effect (`weft data recommend` warns beforehand).
+problem once. Too few pairs are mentioned only together with their effect (`weft data recommend` warns before training).
 
     does not learn   the training loss is no lower than the entropy of the target tokens; or no output is ever right
     diverges         the training loss has risen far above its minimum
@@ -32,20 +32,20 @@ BLOCKS = 100
 MIN_BLOCK = 10
 """Updates in a block, at least."""
 MIN_STEPS = 100
-"""Before this many steps nothing is reported about learning."""
+"""The number of steps before which nothing is reported about learning."""
 LEARNING_SHARE = 0.2
 """The fraction of a run after which the loss must be below that of guessing by token frequency."""
 GUESSING = 0.98
 """The loss must be below this fraction of the loss of guessing."""
 DIVERGENCE = 0.5
-"""How far the loss may rise above its minimum: in nats, and as a fraction of the minimum."""
+"""The largest rise of the loss above its minimum: in nats, and as a fraction of the minimum."""
 DIVERGENCE_BLOCKS = 3
 OVERFITTING = 1.15
-"""How many times its minimum the validation loss may reach, and its opposite for the training loss."""
+"""The largest ratio of the validation loss to its minimum, and the inverse for the training loss."""
 OVERFITTING_VALIDATIONS = 3
-"""How many validations in a row must show it."""
+"""The number of consecutive validations that must show it."""
 WORSE = 0.05
-"""By which fraction the metric must be worse than its best."""
+"""The fraction by which the metric must be worse than its best."""
 IMPROVEMENT = 0.02
 """A run is too short if its last third improved the score by this fraction."""
 LEAST_IMPROVEMENT = {"loss": 0.02, "metric": 0.5}
@@ -57,7 +57,7 @@ class Loss(NamedTuple):
     """The mean training loss of a block of updates."""
 
     step: int
-    """The last of them."""
+    """The last update of the block."""
     value: float
 
 
@@ -70,7 +70,7 @@ class Curves:
     losses: list[Loss] = field(default_factory=list)
     validations: list[Validation] = field(default_factory=list)
     pairs: int = 0
-    """To train on; 0: not known."""
+    """Number of training pairs; 0: not known."""
 
     @property
     def more_pairs(self) -> str:
@@ -96,7 +96,7 @@ class Curves:
 
 
 def does_not_learn(curves: Curves, entropy: float | None, warmup: int) -> str | None:
-    """After a fifth of the run (and its warmup), the loss is still that of guessing tokens by their frequency."""
+    """The diagnosis that the loss is still that of guessing by frequency after a fifth of the run (and its warmup)."""
     if entropy is None or not curves.losses:
         return None
     step, loss = curves.losses[-1].step, min(loss.value for loss in curves.losses)
@@ -110,7 +110,7 @@ def does_not_learn(curves: Curves, entropy: float | None, warmup: int) -> str | 
 
 
 def nothing_right(curves: Curves) -> str | None:
-    """At the end of a run: its metric never left its worst value."""
+    """The diagnosis, at the end of a run, that its metric never left its worst value."""
     scores, name = set(curves.scores()), curves.metric
     if name is None or len(curves.validations) < 2 or curves.validations[-1].step < MIN_STEPS:
         return None
@@ -173,14 +173,14 @@ def _is_worse(curves: Curves) -> bool:
 
 
 def few_steps(curves: Curves, recipe_steps: int) -> str | None:
-    """At the end of a run that a time limit has cut down to a part of its steps, with too few validations to tell."""
+    """The diagnosis of a run that a time limit has cut short, with too few validations to tell whether it improved."""
     if len(curves.validations) >= 3 or curves.steps > recipe_steps / 2:
         return None
     return f"only {curves.steps:,} of {recipe_steps:,} steps fit into the time; more minutes would help"
 
 
 def too_short(curves: Curves) -> str | None:
-    """At the end of a run that a time limit has cut short: its last third has made it much better."""
+    """The diagnosis of a run that a time limit has cut short while it was still improving in its last third."""
     scores, validations = curves.scores(), curves.validations
     bests = [index for index, event in enumerate(validations) if event.is_best]
     earlier = [index for index in bests if index < len(validations) * 2 / 3]
@@ -229,7 +229,7 @@ class Diagnostics:
         self.block: list[float] = []
         self.told: set[str] = set()
         self.recipe_steps = settings.steps
-        """Before a time limit has reduced them."""
+        """Steps of the recipe, before a time limit has reduced them."""
 
     def watch(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
         """Pass the events on, each followed by its diagnoses; `Finished` stays last."""

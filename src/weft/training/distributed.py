@@ -34,9 +34,9 @@ Value = TypeVar("Value")
 BUCKET_ELEMENTS = 1 << 23
 """Gradient elements per all-reduce."""
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
-"""How long a worker waits for the others during training."""
+"""Time that a worker waits for the others during training."""
 PREPARATION_TIMEOUT = timedelta(days=7)
-"""How long the others wait for the main process to read and prepare the data."""
+"""Time that the others wait for the main process to read and prepare the data."""
 POLL_SECONDS = 0.02
 
 
@@ -60,7 +60,7 @@ class Workers:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workers:
-        """As the launcher set it; a single process if there is no launcher."""
+        """The worker as the launcher set it up; a single process if there is no launcher."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if "WORLD_SIZE" not in environment or "RANK" not in environment:
             return cls()
@@ -72,7 +72,7 @@ class Workers:
         return cls(rank, world_size, local_rank)
 
     def device(self, requested: torch.device) -> torch.device:
-        """The device of this worker: every worker of a machine has a GPU of its own."""
+        """The device of this worker: every worker of a machine has its own GPU."""
         if self.world_size == 1 or requested.type != "cuda":
             return requested
         if requested != torch.device("cuda"):
@@ -215,8 +215,8 @@ def _lost_worker(doing: str) -> Iterator[None]:
 def _agree_on_prefix(store: dist.Store, rank: int, world_size: int) -> str:
     """A key prefix for this start of the workers, the same for all of them and never used before.
 
-    A launcher's store outlives the workers and keeps the keys of those that died, and launchers on several machines do
-    not count restarts alike. So each worker publishes a unique token, the main process replies to it with the prefix,
+    A launcher's store outlives the workers and keeps the keys of those that died, and launchers on several machines may
+    count restarts differently. So each worker publishes a unique token, the main process replies to it with the prefix,
     and goes on once all workers have acknowledged.
     """
     prefix, token = secrets.token_hex(8), secrets.token_hex(8)

@@ -40,11 +40,11 @@ class Started(Event):
     steps: int
     path: str
     validations: int = 0
-    """How many there will be, unless training ends early."""
+    """The number of validations, unless training ends early."""
     stops_early: bool = False
     """Whether training ends once validations bring no improvement (training.patience)."""
     trained_parameters: int | None = None
-    """How many are trained, if some are frozen or only adapters are trained; None: all of them."""
+    """The number of trained parameters, if some are frozen or only adapters are trained; None: all of them."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Fitted(Event):
     """The limit."""
     steps: int
     recipe_steps: int
-    """Before they were fitted."""
+    """Steps of the recipe, before they were fitted."""
     step_seconds: float
     validations: int
     validation_seconds: float
-    """Of each."""
+    """Time per validation."""
     seconds: float
-    """Expected, from now on to the end of training, unless early stopping ends it before."""
+    """Expected time from now to the end of training, unless early stopping ends it before."""
     closing_seconds: float = 0.0
     """Reserved for what follows the last update: validations, and an evaluation on the test set."""
     test_items: int | None = None
-    """How many items of the test set there is time to evaluate after training; None: all."""
+    """The number of test items that there is time to evaluate after training; None: all."""
     item_seconds: float = 0.0
-    """Of each of them, expected."""
+    """Expected time per test item."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,16 @@ class Validation(Event):
 
     loss: float
     perplexity: float | None
-    """None with training.loss = "entmax15": a reference may have a probability of zero."""
+    """Perplexity; None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether this is the best validation so far."""
     outputs: int = 0
     """The number of outputs that were searched for a metric."""
     ended_by_length: int = 0
-    """How many of these outputs reached the length limit."""
+    """The number of these outputs that reached the length limit."""
     sample: tuple[int, int] | None = None
-    """How many sentences the metrics were computed on, and how many the validation set has."""
+    """The number of sentences that the metrics were computed on, and that of the validation set."""
     structural: dict[str, float] = field(default_factory=dict)
     """Loss, perplexity and metrics of the pairs held out for their structure (data.holdout.structure), if there are."""
 
@@ -123,7 +123,7 @@ class Diagnosis(Event):
     kind: str
     """"does not learn", "diverges", "overfits" or "too short"."""
     message: str
-    """What was seen, and what to do."""
+    """The observation, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class Averaged(Event):
     """The mean of the best checkpoints was validated, at the end of training."""
 
     steps: tuple[int, ...]
-    """Of the checkpoints."""
+    """Steps of the averaged checkpoints."""
     loss: float
     perplexity: float | None
-    """None with training.loss = "entmax15": a reference may have a probability of zero."""
+    """Perplexity; None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float] = field(default_factory=dict)
     is_best: bool = False
     """Whether the mean is better than the best checkpoint, and becomes the model of the run in its place."""
@@ -154,7 +154,7 @@ class Interrupted(Event):
     """A signal has arrived; the run is saved, and the signal takes effect after this event."""
 
     signal: str
-    """Its name, such as "SIGINT"."""
+    """The name of the signal, such as "SIGINT"."""
     path: str
     """The checkpoint."""
 
@@ -168,9 +168,9 @@ class Finished(Event):
     seconds: float
     """Training time, summed over all resumptions."""
     best_step: int
-    """Of the best checkpoint; without validations, the last step."""
+    """Step of the best checkpoint; without validations, the last step."""
     weights: str = "last"
-    """What model.safetensors holds: the weights of the "last" or the "best" checkpoint, or the "mean" of the best."""
+    """The weights in model.safetensors: those of the "last" or the "best" checkpoint, or the "mean" of the best."""
     weight_steps: tuple[int, ...] = ()
     """The step of these weights, or the steps of the mean."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -182,4 +182,4 @@ class LauncherLost(Event):
     """The launcher of the workers has ended, and so have they; ``step`` is that of the newest checkpoint."""
 
     launcher: int
-    """Its process."""
+    """Process id of the launcher."""

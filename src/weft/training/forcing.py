@@ -1,6 +1,6 @@
 """The decoder's inputs during training (``training.forcing``).
 
-teacher     the reference token y_{t−1}; all positions at once
+teacher     the reference token y_{t−1}; all positions in one pass
 scheduled   scheduled sampling: the model's own last prediction with probability ε_i, which grows linearly over the
             run to ``training.sampling``, else the reference token      Bengio et al. 2015
 free        always the model's own last prediction
@@ -32,7 +32,7 @@ def sampling_probability(settings: TrainingSettings, step: int) -> float:
 def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0, begin: int = BEGIN) -> Tensor:
     """Logits (N, V) for every target token; the decoder reads its own predictions with the given probability.
 
-    ``begin``: what it reads first.
+    ``begin``: the first input of the decoder.
     """
     inputs = batch.target.shifted(begin)
     if sampling_probability == 0.0:
@@ -57,7 +57,7 @@ def forced_logits(model: Model, batch: Batch, sampling_probability: float = 0.0,
 
 
 def forced_states(model: Model, batch: Batch, sampling_probability: float, begin: int = BEGIN) -> Tensor:
-    """What the output layer reads at every target token (N, D), under scheduled sampling with this probability.
+    """Inputs of the output layer at every target token (N, D), under scheduled sampling with this probability.
 
     For a loss that cannot be computed from logits, because they are −∞ for tokens without probability.
     """

@@ -42,7 +42,7 @@ def launch_has_ended() -> bool:
 
 
 def end_with_launcher(folder: Callable[[], Path]) -> None:
-    """In a worker: end soon after the launcher has, even if it was killed; the first worker logs that in the folder.
+    """Make a worker end soon after its launcher, even if that was killed; the first worker logs it in the folder.
 
     Without its launcher a worker would train on unseen, and hang as soon as it waits for a worker that has died.
     """
@@ -123,5 +123,5 @@ def _launch(arguments: Sequence[str], *, workers: int, restarts: int) -> int:
 
 
 def _describe_exit(code: int) -> str:
-    """How a process ended."""
+    """A description of how a process ended."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"

@@ -88,7 +88,7 @@ def entmax15_loss(scores_NV: Tensor, targets_N: Tensor) -> Loss:
 
 
 def single_precision(values: Tensor) -> Tensor:
-    """In float32 at least."""
+    """The tensor in float32 at least."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -153,7 +153,7 @@ def batch_loss(
 ) -> Loss:
     """The loss of a batch under teacher forcing, or under scheduled sampling with this probability.
 
-    ``begin``: what the decoder reads first.
+    ``begin``: the first input of the decoder.
     """
     if sampling_probability == 0.0:
         inputs, targets_N = batch.target.shifted(begin), batch.target.values

@@ -2,7 +2,7 @@
 
     a_0 = θ_0        a_t = β_t a_{t−1} + (1 − β_t) θ_t        β_t = min(β, (1 + t) / (10 + t))
 
-θ_t are the weights after update t, β is training.ema. Polyak & Juditsky 1992 average all θ_t alike; the exponential
+θ_t are the weights after update t, β is training.ema. Polyak & Juditsky 1992 average all θ_t equally; the exponential
 form, and the smaller β_t of the first updates, which forget θ_0, are those of TensorFlow's ExponentialMovingAverage. An
 update that was skipped counts: its weights are those before it. The average is kept in float32, of the weights that are
 trained: of adapters if there are any, and never of frozen weights.
@@ -19,7 +19,7 @@ from weft.runs.weights import Tensors, check_shapes, saved_parameters, shapes_of
 from weft.training.loss import single_precision
 
 PREFIX = "ema."
-"""Of its tensors in a checkpoint."""
+"""Prefix of the averages' names in a checkpoint."""
 
 
 class MovingAverage:
@@ -40,7 +40,7 @@ class MovingAverage:
         get_ema_multi_avg_fn(decay)(list(self.averages.values()), list(self.trained.values()), step)
 
     def checkpoint_tensors(self) -> Tensors:
-        """What a checkpoint has of it."""
+        """The averages by their names in a checkpoint."""
         return {f"{PREFIX}{name}": average for name, average in self.averages.items()}
 
     def restore(self, tensors: Tensors, *, where: str) -> None:

@@ -104,7 +104,7 @@ def parameter_groups(model: Model, settings: TrainingSettings) -> list[dict[str,
 
 
 def layers_above(name: str, names: Iterable[str]) -> int:
-    """How many layers of its stack are above a parameter; embeddings are below the taller stack."""
+    """The number of layers above a parameter in its stack; embeddings are below the taller stack."""
     heights: dict[str, int] = {}
     for each in names:
         if match := LAYER.match(each):

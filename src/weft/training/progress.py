@@ -1,4 +1,4 @@
-"""Where a training run stands; part of every checkpoint."""
+"""The progress of a training run; part of every checkpoint."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class BestCheckpoint(BaseModel):
 
     step: int
     score: float
-    """Its validation score; higher is better."""
+    """Validation score; higher is better."""
     validation: dict[str, float] | None = None
     """Loss, perplexity and metric."""
 
     @property
     def rank(self) -> tuple[float, float]:
-        """By which checkpoints are sorted: the best comes first."""
+        """The sort key of checkpoints: the best comes first."""
         is_zero = self.score == 0.0 and math.copysign(1.0, self.score) > 0  # -0.0: an error rate without errors
         is_worst = is_zero or self.score == ALL_WRONG
         return -self.score, (self.validation or {}).get("loss", 0.0) if is_worst else 0.0
@@ -44,9 +44,9 @@ class Progress(BaseModel):
     best: list[BestCheckpoint] = []
     """The best checkpoints, best first."""
     validations_without_improvement: int = 0
-    """For early stopping."""
+    """Validations without improvement, for early stopping."""
     validations_since_decay: int = 0
-    """Without improvement, since the learning rate was last decayed."""
+    """Validations without improvement since the last decay of the learning rate."""
     decays: int = 0
     skipped: int = 0
     seconds: float = 0.0
@@ -54,7 +54,7 @@ class Progress(BaseModel):
     validated_step: int | None = None
     """The step of the last validation; 0 before the first, None if it is not known."""
     validation_sample: tuple[int, int] | None = None
-    """How many sentences the metrics of the last validation were computed on, and how many the validation set has."""
+    """The number of sentences that the last metrics were computed on, and that of the validation set."""
 
     @classmethod
     def restored(cls, state: dict[str, Any], *, where: str) -> Progress:
@@ -86,13 +86,13 @@ class Progress(BaseModel):
         return settings.decay**self.decays
 
     def stop_reason(self, settings: TrainingSettings) -> str:
-        """Why training ends now; empty if it continues."""
+        """The reason why training ends now; empty if it continues."""
         if settings.patience and self.validations_without_improvement >= settings.patience:
             return "patience"
         return "steps" if self.step >= settings.steps else ""
 
     def origin(self, settings: TrainingSettings) -> WeightsOrigin:
-        """Of the weights to deliver before the end of training: the best, or as long as there are none, the last.
+        """The origin of the weights if training ended now: the best or, as long as there are none, the last.
 
         With training.choose = "last", always the last; their validation is known if there was one at this step.
         """

@@ -2,7 +2,7 @@
 
 FSDP2 (``torch.distributed.fsdp.fully_shard``): every weight is split into as many shards as there are workers; before a
 layer runs its shards are gathered, afterwards they are freed again, and gradients are reduce-scattered. Each layer of a
-Transformer is a group of its own. Everything else (embeddings, output layer, a recurrence) is one group that stays
+Transformer is a separate group. Everything else (embeddings, output layer, a recurrence) is one group that stays
 gathered from the beginning of a forward pass to the end of its backward pass.
 
 FSDP hooks the forward of one module, but training also calls `hidden_states`, `step` and the output layer's weights. So
@@ -46,7 +46,7 @@ class LossModule(nn.Module):
 def shard(model: Model, context: TrainingContext) -> LossModule:
     """Shard a model's weights over the workers, in place; the module returned computes losses with them.
 
-    Layers are groups of their own if they are only called as a whole. Under scheduled sampling a decoder is called step
+    Layers are separate groups if they are only called as a whole. Under scheduled sampling a decoder is called step
     by step, and then all weights are one group.
     """
     loss_module = LossModule(model, context)

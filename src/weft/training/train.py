@@ -104,7 +104,7 @@ class FittedRun(NamedTuple):
 
 
 class TrainingOptions(NamedTuple):
-    """How to train, beside the recipe."""
+    """Options of training that are not in the recipe."""
 
     model: Model | None = None
     resume: bool = False
@@ -114,7 +114,7 @@ class TrainingOptions(NamedTuple):
     """Called once the data and the model of a new run exist; it may change settings of [training]."""
     accept_new_data: bool = False
     teacher: Model | None = None
-    """For training.distillation; its vocabularies are those of the run. No recipe names one."""
+    """The teacher of training.distillation, with the vocabularies of the run. No recipe names one."""
     tokenizers: Tokenizers | None = None
     """For a new run, in place of those that its recipe names or that are learned."""
     prepare: Callable[..., PreparedCorpus] = prepare

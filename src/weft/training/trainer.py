@@ -231,8 +231,8 @@ class Trainer:
         yield from self._deliver(reason)
 
     def _deliver(self, reason: str) -> Iterator[Event]:
-        """At the end, as training.choose says: the model of the run becomes the better of the best checkpoint and the
-        mean of the best ones, or stays the best or the last."""
+        """Choose the final weights as training.choose says: the better of the best checkpoint and the mean of the best
+        ones, the best, or the last."""
         progress = self.progress
         self.delivered = progress.origin(self.settings)
         if self.validator and len(progress.best) > 1 and self.settings.averages:
@@ -263,7 +263,7 @@ class Trainer:
         return interruption, bool(save_now) and self.saved_step != self.progress.step
 
     def _stop_reason(self) -> str:
-        """Why training ends now; empty if it continues. A time limit allows at least one update."""
+        """The reason why training ends now; empty if it continues. A time limit allows at least one update."""
         is_late = self.progress.step > 0 and time.monotonic() >= self.deadline
         return self.progress.stop_reason(self.settings) or ("time" if is_late else "")
 

@@ -58,7 +58,7 @@ class UpdateStatistics(NamedTuple):
     loss: float
     """Mean negative log-likelihood of a target token, or mean 1.5-entmax loss."""
     grad_norm: float
-    """Before clipping."""
+    """Gradient norm before clipping."""
 
     @property
     def is_finite(self) -> bool:
@@ -214,7 +214,7 @@ class PlainUpdate:
         return training_loss(self.model, batch, self.context, sampling_probability)
 
     def run_missing_batches(self, batches: StepBatches, sampling_probability: float) -> None:
-        """For a worker with fewer batches than others: nothing to do, unless the weights are sharded."""
+        """Join the updates of other workers that have more batches; nothing to do, unless the weights are sharded."""
 
     def reduce(self, likelihood: Tensor) -> None:
         """Sum the gradients and the likelihood over all workers."""

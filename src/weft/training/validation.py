@@ -41,22 +41,22 @@ class ValidationScores(NamedTuple):
 
     loss: float
     perplexity: float | None
-    """None with training.loss = "entmax15": a reference may have a probability of zero."""
+    """Perplexity; None with training.loss = "entmax15": a reference may have a probability of zero."""
     metrics: dict[str, float]
     score: float
     """The number by which checkpoints are ranked; higher is better, and minus infinity if the loss is not finite."""
     outputs: int = 0
     """The number of outputs that were searched for the metric."""
     ended_by_length: int = 0
-    """How many of these outputs reached the length limit."""
+    """The number of these outputs that reached the length limit."""
     sample: tuple[int, int] | None = None
-    """How many sentences the metrics were computed on, and how many the validation set has."""
+    """The number of sentences that the metrics were computed on, and that of the validation set."""
     structural: dict[str, float] | None = None
     """Loss, perplexity and metrics of the pairs held out for their structure, if any; they rank no checkpoint."""
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Loss, perplexity and metrics by name; then those of the structural holdout, by names of their own."""
+        """Loss, perplexity and metrics by name; then those of the structural holdout, under separate names."""
         perplexity = {} if self.perplexity is None else {"perplexity": self.perplexity}
         structural = {f"{STRUCTURAL}{name}": value for name, value in (self.structural or {}).items()}
         return {"loss": self.loss, **perplexity, **self.metrics, **structural}
@@ -151,7 +151,7 @@ class RecipeValidation:
 
     @property
     def searched(self) -> int:
-        """How many sentences a validation translates."""
+        """The number of sentences that a validation translates."""
         if self.metric == "loss":
             return 0
         return len(self.items.sources) + (0 if self.structural is None else self.structural.searched)
@@ -209,7 +209,7 @@ def validation_loss(
 ) -> tuple[float, float | None]:
     """The mean loss of a target token and the perplexity, which a model with sparse outputs does not have.
 
-    ``begin``: what the decoder reads first.
+    ``begin``: the first input of the decoder.
     """
     if not sparse:
         scored = likelihood(model, pairs, begin=begin, device=device)

@@ -39,7 +39,8 @@ def token_log_probabilities(
 ) -> list[Tensor]:
     """log p(y_t | y_<t, x) for every target token of every pair, in the order of the pairs.
 
-    ``start``: what the decoder reads before a text; all but the first are in the targets, and are not scored.
+    ``start``: the tokens that the decoder reads before a text; all but the first are in the targets, and are not
+    scored.
     """
     results: list[Tensor] = [torch.zeros(0)] * len(pairs)
     divided = DividedWork("scoring")

@@ -24,7 +24,7 @@ class NamedTokens(NamedTuple):
 
     ids: Sequence[int]
     names: list[str]
-    """For display."""
+    """Names for display."""
 
 
 BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
@@ -41,11 +41,11 @@ def attention_heads(
 ) -> list[HeadAttention]:
     """The attention of every head for a source and a target; empty if there is none. A language model has no source.
 
-    ``begin``: what the decoder reads first.
+    ``begin``: the first input of the decoder.
     """
     described = architecture_of(model)
     if described.members:
-        raise SearchError("this is an ensemble: it has no heads of its own; inspect its members one by one")
+        raise SearchError("this is an ensemble, which has no heads; inspect its members individually")
     with torch.no_grad():
         inputs = Ragged.of([target_tokens.ids], device).shifted(begin.ids[0])
         records = model(Ragged.of([source_tokens.ids], device), inputs, return_attention=True).attention

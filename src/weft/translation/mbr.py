@@ -48,7 +48,7 @@ def expected_utilities(
 ) -> list[float]:
     """The expected utility of every text. Equal texts are compared once.
 
-    ``weights``: how much each text counts as a reference; None: one each.
+    ``weights``: the weight of each text as a reference; None: 1 each.
     """
     if weights is None:
         weights = [1.0] * len(texts)

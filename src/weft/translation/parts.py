@@ -33,14 +33,14 @@ MAX_IMBALANCE = 1.25
 BLOCK_BYTES = 1 << 20
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """One of several parts, counted from 1."""
 
     number: int
     of: int
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> FilePart:
         """``3/8``."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         number, count = (int(match[1]), int(match[2])) if match else (0, 0)
@@ -49,7 +49,7 @@ class Part(NamedTuple):
         return cls(number, count)
 
     def lines(self, *divisions: Sequence[int]) -> range:
-        """Which lines it has, counted from 0.
+        """The lines of the part, counted from 0.
 
         ``divisions``: the number of lines of each block of the source, for each size of blocks, the largest first. The
         first division into parts of about equal size is taken; if there is none, lines are.
@@ -130,7 +130,7 @@ def find_parts(output: Path) -> list[PartRecord]:
         raise DataError(
             f"{output}: {noun} {shown} of {count} {verb} missing or unfinished; run {them} with --part and --resume"
         )
-    records = [PartRecord.read(record_path(Part(number, count).path(output))) for number in range(1, count + 1)]
+    records = [PartRecord.read(record_path(FilePart(number, count).path(output))) for number in range(1, count + 1)]
     _check(records, output)
     return records
 
@@ -139,7 +139,7 @@ def _check(records: Sequence[PartRecord], output: Path) -> None:
     """Fail if records are not those of one output."""
     first, next_line = records[0], 1
     for number, record in enumerate(records, 1):
-        path = record_path(Part(number, len(records)).path(output))
+        path = record_path(FilePart(number, len(records)).path(output))
         if record.total_lines != first.total_lines:
             raise DataError(
                 f"{path}: its source had {plural(record.total_lines, 'line')}, that of part 1 had "
@@ -168,7 +168,7 @@ def merge_parts(output: Path) -> list[PartRecord]:
     records = find_parts(output)
     with replacing(output) as file:
         for record in records:
-            _append(Part(record.number, record.of).path(output), record, file)
+            _append(FilePart(record.number, record.of).path(output), record, file)
     return records
 
 

@@ -41,7 +41,7 @@ NO_TOKEN = "∅"
 REQUEST_SOURCES = 16_384
 """Sources that are tokenized at a time when the stages overlap."""
 FEW_SOURCES = 256
-"""With at most this many sources, the stages do not overlap."""
+"""The number of sources up to which the stages do not overlap."""
 BLOCK_SOURCES = 256
 """Sources between two pauses of the caller's thread."""
 WINDOW_LINES = 4096
@@ -49,7 +49,7 @@ WINDOW_LINES = 4096
 WINDOW_CHARACTERS = 2**19
 """A window ends earlier if it has this many characters; an eighth of that if attention is returned."""
 GPU_WINDOWS = 4
-"""On a GPU, where batches are larger, a window is this many times as large."""
+"""The factor by which a window is larger on a GPU, where batches are larger."""
 
 Pause = Callable[[], None]
 Searched = Iterator[SearchedBatch]
@@ -212,7 +212,7 @@ class TextProcessor:
         return Translation.lazy(texts, _Details(hypotheses, sources, self))
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
-        """A hypothesis as a translation; ``text``: its text, if that is not simply what its tokens decode to."""
+        """A hypothesis as a translation; ``text``: its text, if it differs from the decoded tokens."""
         tokenizers, source = self.readable(source)
         target = tokenizers.target
         text = target.decode(hypothesis.tokens) if text is None else text
@@ -266,7 +266,7 @@ class TextProcessor:
 
 
 def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:
-    """Consecutive lines that are sorted by length together; ``large``: on a GPU, where several windows are one."""
+    """Consecutive lines that are sorted by length together; ``large``: whether several windows are one, as on a GPU."""
     from weft.data.reading.lines import chunk_lines
 
     characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
@@ -319,7 +319,7 @@ class Pipeline:
         )
 
     def postprocess(self, request: TranslationRequest, batches: Searched, pause: Pause = no_pause) -> list[Translation]:
-        """The last stage: one translation for every source. ``pause``: as for `tokenize`."""
+        """The last stage: one translation for every source. ``pause``: see `tokenize`."""
         sentences = Sentences(request.texts, IdRows.of(request.sources), request.frame)
         replace_unknown = request.settings.replace_unknown and not request.prompts
         results: list[Translation | None] = [None] * len(sentences)

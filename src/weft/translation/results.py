@@ -58,8 +58,8 @@ class Translation:
     """(source word, target word), zero-based, words as `weft.text.words` splits them: the word alignment that
     the attention gives."""
     ended: str
-    """Why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was allowed to
-    follow) or "nodes" (an exact search gave up)."""
+    """The reason why the output ended: "end" (the end token), "length" (the length limit), "constraints" (no token was
+    allowed to follow) or "nodes" (an exact search gave up)."""
     gap: float | None = field(default_factory=lambda: None)  # a plain default would hide one that is not computed yet
     """Optimality gap: an upper bound on how much higher any other output scores (for an alternative: any not listed
     before it); 0 if this one is proven to be the best, None if the search gives no bound. See docs/decoding.md."""

@@ -73,10 +73,10 @@ class Translator:
         engine: Engine | None = None,
         folder: Path | None = None,
     ) -> None:
-        """``recipe``: its search settings are the defaults of every search; without one, those of an empty recipe.
+        """``recipe``: a recipe whose search settings are the defaults of every search; None: those of an empty recipe.
 
-        ``engine``: what searches, by default PyTorch, which moves the model to ``device``; an engine that is given has
-        done so. ``folder``: where the model was loaded from.
+        ``engine``: the search engine, by default PyTorch, which moves the model to ``device``; a given engine has
+        already done so. ``folder``: the folder that the model was loaded from.
         """
         self.recipe = make_recipe({}) if recipe is None else recipe
         self.engine = engine or TorchEngine(model, tokenizers.target, device=device, seed=self.recipe.seed)
@@ -219,8 +219,8 @@ class Translator:
             run.translate("he hit me with a pie").text
             run.translate(["he left", "she slept"], n_best=5, size=8)
 
-        ``search`` changes settings of [search], such as the beam ``size``; ``prefix``: how outputs must begin, one
-        for all sources or one for each; ``return_trace``: whether to record every step of the search.
+        ``search`` changes settings of [search], such as the beam ``size``; ``prefix``: the forced beginning of outputs,
+        one for all sources or one for each; ``return_trace``: whether to record every step of the search.
         """
         sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
         request = self.request(sources, prefix=prefix, **search)
@@ -364,7 +364,7 @@ class Translator:
         return heads
 
     def copied_tokens(self, translation: Translation) -> CopiedTokens | None:
-        """Which tokens of a translation were copied; None for a model that does not copy, and for an ensemble."""
+        """The copied share of each token of a translation; None for a model that does not copy, and for an ensemble."""
         from weft.translation.inspection import copied_tokens_of
 
         return copied_tokens_of(self, translation)

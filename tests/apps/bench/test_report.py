@@ -11,7 +11,7 @@ import pytest
 from weft.apps.bench import report
 from weft.apps.bench.records import record
 from weft.apps.bench.scale import Scale
-from weft.apps.bench.sweep import LENGTH, Measured, Stop
+from weft.apps.bench.sweep import LENGTH, Stop, SweepResult
 
 
 def test_tables(scale: Scale) -> None:
@@ -72,7 +72,7 @@ def test_text(scale: Scale) -> None:
 
 def test_a_model_without_positions(scale: Scale) -> None:
     [updates, _] = scale.curves
-    measured = Measured(updates.points, Stop(128, LENGTH))
+    measured = SweepResult(updates.points, Stop(128, LENGTH))
     notes = report.notes(replace(scale, curves=(replace(updates, measured=measured),)))
     assert notes[-1] == "update, batch size: the model has no positions for 128 sentences."
 

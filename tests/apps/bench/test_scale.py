@@ -11,7 +11,7 @@ import torch
 from weft.apps.bench import scale as module
 from weft.apps.bench.limits import Peaks
 from weft.apps.bench.scale import measure_scale
-from weft.apps.bench.sweep import Measured, Point
+from weft.apps.bench.sweep import Point, SweepResult
 from weft.errors import RecipeError
 from weft.recipe import Recipe, make_recipe
 
@@ -28,9 +28,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """The sweeps, of which only the first size is made; none is measured."""
     sweeps: Asked = []
 
-    def measure_sweep(sizes: list[int], make: Any, *, seconds: float, available_memory: int | None) -> Measured:
+    def measure_sweep(sizes: list[int], make: Any, *, seconds: float, available_memory: int | None) -> SweepResult:
         sweeps.append((type(make(sizes[0])).__name__, sizes, seconds))
-        return Measured((Point(sizes[0], 0.1, (0.1,), 100),), None)
+        return SweepResult((Point(sizes[0], 0.1, (0.1,), 100),), None)
 
     peaks = iter([Peaks(1.0, 5.0), Peaks(2.0, 4.0)])
     monkeypatch.setattr(module, "measure_sweep", measure_sweep)

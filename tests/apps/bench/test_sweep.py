@@ -15,8 +15,8 @@ from weft.apps.bench.sweep import (
     MEMORY,
     MIN_ROUNDS,
     TIME,
-    Measured,
     MemoryExhaustedError,
+    SweepResult,
     measure_sweep,
 )
 from weft.errors import InputTooLongError
@@ -36,7 +36,9 @@ class World:
     def make(self, size: int) -> MadeUpCase:
         return MadeUpCase(self, size)
 
-    def sweep(self, sizes: tuple[int, ...] = DOUBLED, seconds: float = 10.0, available: int | None = None) -> Measured:
+    def sweep(
+        self, sizes: tuple[int, ...] = DOUBLED, seconds: float = 10.0, available: int | None = None
+    ) -> SweepResult:
         return measure_sweep(sizes, self.make, seconds=seconds, available_memory=available)
 
 

@@ -20,7 +20,7 @@ def test_refusals(refusal: Refusal, run: Path, tmp_path: Path) -> None:
     second.parent.mkdir()
     first.write_text("a\n")
     second.write_text("b\n")
-    assert refusal("translate", run, first, second) == f"{second}: a second file; only --ray translates several at once"
+    assert refusal("translate", run, first, second) == f"{second}: a second file; only --ray translates several files"
     message = refusal("translate", run, "--ray", "local", "--output", tmp_path / "out")
     assert message == "--ray: needs files; the workers of a cluster cannot read standard input"
     message = refusal("translate", run, first, "--ray", "local")

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from weft.apps.cluster import blocks as cluster_blocks
-from weft.apps.cluster.blocks import WindowOutput, Work, find_blocks, merge_blocks, translate_to_files
+from weft.apps.cluster.blocks import BlockTask, WindowOutput, find_blocks, merge_blocks, translate_to_files
 from weft.data.reading.lines import BadLine
 from weft.errors import DataError
 
@@ -39,7 +39,7 @@ def translated(path: Path, column: str = "source") -> Path:
     outputs = [path.parent / f"block-{block.number}" for block in blocks]
     for output in outputs:
         output.unlink(missing_ok=True)
-    work = [Work(block, str(output)) for block, output in zip(blocks, outputs, strict=True)]
+    work = [BlockTask(block, str(output)) for block, output in zip(blocks, outputs, strict=True)]
     translate_to_files(reversed(work), upper, column=column)
     merge_blocks(outputs, path.parent / "out", parquet=path.suffix == ".parquet")
     return path.parent / "out"
@@ -98,5 +98,5 @@ def test_blocks_that_exist_are_skipped(tmp_path) -> None:
     path, output = tmp_path / "source.txt", tmp_path / "block"
     path.write_text("a\n")
     output.write_text("b\n")
-    translate_to_files([Work(block, str(output)) for block in find_blocks(str(path))], upper, column="source")
+    translate_to_files([BlockTask(block, str(output)) for block in find_blocks(str(path))], upper, column="source")
     assert output.read_text() == "b\n"

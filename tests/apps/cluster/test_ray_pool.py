@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from weft.apps.cluster import blocks as cluster_blocks
-from weft.apps.cluster.blocks import WindowOutput, Work
+from weft.apps.cluster.blocks import BlockTask, WindowOutput
 from weft.apps.cluster.job import ClusterJob
 from weft.apps.cluster.ray_pool import Pool, translate_blocks
 from weft.errors import DataError
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft[ray]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'weft-seq2seq[ray]'")
 pytestmark = pytest.mark.slow
 LINES = [f"line {number}" for number in range(200)]
 
@@ -35,7 +35,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterJob:
 def run(job: ClusterJob, make_translate) -> int:
     """Translate what is left; the number of lines that were."""
     blocks = job.find_blocks()
-    work = [Work(block, str(job.block_path(block))) for block in job.unfinished(blocks)]
+    work = [BlockTask(block, str(job.block_path(block))) for block in job.unfinished(blocks)]
     lines = sum(translate_blocks(work, make_translate, Pool("local", 3), column="source"))
     job.finish(blocks)
     return lines
@@ -78,7 +78,7 @@ def test_an_error_is_one_line(job: ClusterJob) -> None:
 
 def test_no_gpu(job: ClusterJob) -> None:
     blocks = job.find_blocks()
-    work = [Work(block, str(job.block_path(block))) for block in job.unfinished(blocks)]
+    work = [BlockTask(block, str(job.block_path(block))) for block in job.unfinished(blocks)]
     with pytest.raises(DataError, match=r"^--gpus 99: this machine has \d+ GPUs? that Ray can see$"):
         list(translate_blocks(work, lambda: None, Pool("local", 1, 99), column="source"))
 
@@ -87,7 +87,7 @@ DRIVER = """
 from pathlib import Path
 from weft.apps.cluster import blocks
 from weft.apps.cluster.job import ClusterJob
-from weft.apps.cluster.blocks import Work
+from weft.apps.cluster.blocks import BlockTask
 from weft.apps.cluster.ray_pool import Pool, translate_blocks
 
 blocks.BLOCK_LINES = 10
@@ -103,7 +103,7 @@ def make_translate():
 job = ClusterJob.make([{source!r}], Path({output!r}))
 job.prepare({{"weights": 1}})
 found = job.find_blocks()
-work = [Work(block, str(job.block_path(block))) for block in job.unfinished(found)]
+work = [BlockTask(block, str(job.block_path(block))) for block in job.unfinished(found)]
 for _ in translate_blocks(work, make_translate, Pool("local", 3), column="source"):
     pass
 """

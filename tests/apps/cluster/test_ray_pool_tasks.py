@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from weft.apps.cluster.blocks import FileBlock, Work
+from weft.apps.cluster.blocks import BlockTask, FileBlock
 from weft.apps.cluster.ray_pool import GPU_BLOCKS, Pool, actors_of, make_tasks
 from weft.errors import DataError
 
 
-def work(blocks: int) -> list[Work]:
-    return [Work(FileBlock("a", number, 0, 0, 0, 1), str(number)) for number in range(blocks)]
+def work(blocks: int) -> list[BlockTask]:
+    return [BlockTask(FileBlock("a", number, 0, 0, 0, 1), str(number)) for number in range(blocks)]
 
 
 @pytest.mark.parametrize(

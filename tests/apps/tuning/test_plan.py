@@ -3,16 +3,16 @@
 import pytest
 
 from weft.apps.tuning.candidates import find_candidates
-from weft.apps.tuning.plan import MIN_CANDIDATES, Plan, fitted, make_plan, number_of_validations, validation_share
+from weft.apps.tuning.plan import MIN_CANDIDATES, TuningPlan, fitted, make_plan, number_of_validations, validation_share
 from weft.errors import RecipeError
-from weft.pairs.halving import Speed
+from weft.pairs.halving import CandidateCost
 from weft.recipe import make_recipe
 
 RECIPE = make_recipe({}, ["training.steps=1600", "training.validate_every=200", "training.warmup=400"])
 CANDIDATES = find_candidates(RECIPE)
 
 
-def plan_for(seconds, speed=Speed(1.0, 0.1, 0.5), **options):
+def plan_for(seconds, speed=CandidateCost(1.0, 0.1, 0.5), **options):
     speeds = {candidate.name: speed for candidate in CANDIDATES}
     return make_plan(CANDIDATES, speeds, seconds=seconds, parallel=1, **options)
 
@@ -48,14 +48,14 @@ def test_far_too_little_time_is_refused_with_what_is_needed():
 def test_little_time_is_for_fewer_validations():
     recipe = make_recipe({}, ["training.steps=1600", "training.validate_every=50"])
     candidates = find_candidates(recipe)
-    speeds = dict.fromkeys([candidate.name for candidate in candidates], Speed(1.0, 0.1))
+    speeds = dict.fromkeys([candidate.name for candidate in candidates], CandidateCost(1.0, 0.1))
     plans = [make_plan(candidates, speeds, seconds=seconds, parallel=1) for seconds in (1e6, 100, 60)]
     assert [plan.validations for plan in plans] == [24, 16, 8]
     assert all(plan.steps >= 10 * plan.validations for plan in plans)
 
 
 def test_candidates_that_could_not_be_measured_are_not_planned():
-    speeds = {candidate.name: Speed(1.0, 0.1) for candidate in CANDIDATES if candidate.name != "wider"}
+    speeds = {candidate.name: CandidateCost(1.0, 0.1) for candidate in CANDIDATES if candidate.name != "wider"}
     plan = make_plan(CANDIDATES, speeds, seconds=1e6, parallel=1)
     assert "wider" not in plan.candidates and len(plan.candidates) == len(CANDIDATES) - 1
 
@@ -63,7 +63,7 @@ def test_candidates_that_could_not_be_measured_are_not_planned():
 def test_slow_validations_translate_fewer_sentences():
     recipe = make_recipe({}, ["training.metric=bleu", "training.valid_sentences=1000"])
     candidates = find_candidates(recipe)
-    slow = dict.fromkeys([candidate.name for candidate in candidates], Speed(1.0, 0.1, 60.0))
+    slow = dict.fromkeys([candidate.name for candidate in candidates], CandidateCost(1.0, 0.1, 60.0))
     plan = make_plan(candidates, slow, seconds=3_600.0, parallel=2)
     assert plan.valid_sentences == round(1000 * 0.25 * 3_600 * 2 / (60 * (9 * 4 + 5 * 4 + 3 * 8)))
     assert make_plan(candidates, slow, seconds=1e9, parallel=2).valid_sentences == 1000
@@ -71,10 +71,10 @@ def test_slow_validations_translate_fewer_sentences():
 
 
 def test_the_share_of_validations():
-    speeds = [Speed(0.0, 0.1, 2.0)] * 4  # two rungs: four candidates with 4 validations each, three with 4 more
+    speeds = [CandidateCost(0.0, 0.1, 2.0)] * 4  # two rungs: four candidates with 4 validations each, three with 4 more
     assert validation_share(speeds, 8, seconds=100.0, parallel=1) == 25 / (2 * (4 * 4 + 3 * 4))
     assert validation_share(speeds, 8, seconds=1e9, parallel=1) == 1.0
-    assert validation_share([Speed(0.0, 0.1)], 8, seconds=1.0, parallel=1) == 1.0
+    assert validation_share([CandidateCost(0.0, 0.1)], 8, seconds=1.0, parallel=1) == 1.0
 
 
 def test_validations_are_as_frequent_as_the_recipe_wants():
@@ -88,7 +88,9 @@ def test_validations_are_as_frequent_as_the_recipe_wants():
 def test_what_is_counted_in_steps_or_validations_is_scaled():
     changes = ["training.patience=6", "training.decay_patience=2", "training.valid_sentences=300"]
     recipe = make_recipe({}, ["training.steps=1600", "training.validate_every=50", "training.warmup=400", *changes])
-    training = fitted(recipe, Plan([], steps=160, rungs=[], validations=16, valid_sentences=150, seconds=0.0)).training
+    training = fitted(
+        recipe, TuningPlan([], steps=160, rungs=[], validations=16, valid_sentences=150, seconds=0.0)
+    ).training
     assert (training.steps, training.warmup, training.validate_every) == (160, 40, 10)  # a tenth of everything
     assert (training.patience, training.decay_patience, training.valid_sentences) == (3, 1, 150)
     assert training.learning_rate == recipe.training.learning_rate
@@ -96,5 +98,5 @@ def test_what_is_counted_in_steps_or_validations_is_scaled():
 
 def test_never_stays_never():
     recipe = make_recipe({}, ["training.steps=1600", "training.patience=0", "training.warmup=0"])
-    training = fitted(recipe, Plan([], steps=8, rungs=[], validations=8, valid_sentences=9, seconds=0.0)).training
+    training = fitted(recipe, TuningPlan([], steps=8, rungs=[], validations=8, valid_sentences=9, seconds=0.0)).training
     assert (training.patience, training.warmup, training.validate_every) == (0, 0, 1)

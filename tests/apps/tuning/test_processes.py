@@ -1,4 +1,4 @@
-"""Jobs in processes: several at once, killed, and out of memory."""
+"""Jobs in processes: several in parallel, killed, and out of memory."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.apps.tuning import processes
-from weft.apps.tuning.job import Job
+from weft.apps.tuning.job import TuningJob
 from weft.apps.tuning.processes import ProcessRunner, Slots, find_slots
 from weft.apps.tuning.worker import train_to_rung
 from weft.errors import TrainingError
@@ -55,7 +55,7 @@ def runner(tmp_path, monkeypatch):
 @pytest.fixture
 def job(tmp_path):
     def job(name, **arguments):
-        return Job("train", name, str(tmp_path / f"{name}.json"), {"busy": str(tmp_path / "busy"), **arguments})
+        return TuningJob("train", name, str(tmp_path / f"{name}.json"), {"busy": str(tmp_path / "busy"), **arguments})
 
     return job
 
@@ -114,10 +114,10 @@ def test_by_default_two_on_every_gpu(monkeypatch):
 
 PARENT = """
 import json, sys
-from weft.apps.tuning.job import Job
+from weft.apps.tuning.job import TuningJob
 from weft.apps.tuning.processes import ProcessRunner, Slots
 from pathlib import Path
-list(ProcessRunner(Slots(["cpu"], 1), Path(sys.argv[2])).run([Job.from_json(sys.argv[1])]))
+list(ProcessRunner(Slots(["cpu"], 1), Path(sys.argv[2])).run([TuningJob.from_json(sys.argv[1])]))
 """
 
 
@@ -128,7 +128,7 @@ def test_after_kill_9_a_worker_saves_its_checkpoint_and_nothing_is_lost(tiny, tm
     (tmp_path / "recipe.toml").write_text(write_toml(tiny(endless)), "utf-8")
     run = tmp_path / "run"
     arguments = {"recipe": str(tmp_path / "recipe.toml"), "folder": str(run), "step": 10**6, "device": "cpu"}
-    text = Job("train", "x", str(tmp_path / "x.json"), arguments).to_json()
+    text = TuningJob("train", "x", str(tmp_path / "x.json"), arguments).to_json()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.Popen([sys.executable, "-c", PARENT, text, str(tmp_path / "logs")], env=environment)
     try:

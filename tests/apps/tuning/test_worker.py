@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.apps.tuning import worker
-from weft.apps.tuning.job import Job
+from weft.apps.tuning.job import TuningJob
 from weft.apps.tuning.worker import measure, read_curve, train_to_rung
 from weft.errors import TrainingError
 from weft.recipe.toml import write_toml
@@ -111,14 +111,14 @@ def test_why_a_job_failed_is_its_result(tmp_path, monkeypatch, error, reason, ou
         raise error
 
     monkeypatch.setitem(worker.ACTIONS, "train", fail)
-    worker.run(Job("train", "x", str(tmp_path / "x.json"), {}))
+    worker.run(TuningJob("train", "x", str(tmp_path / "x.json"), {}))
     outcome = json.loads((tmp_path / "x.json").read_text("utf-8"))
     assert (outcome["failed"], outcome["out_of_memory"]) == (reason, out_of_memory)
 
 
 def test_an_error_of_weft_is_the_reason_in_one_line(arguments, tmp_path, tiny):
     (tmp_path / "recipe.toml").write_text(write_toml(tiny({**SMALL, "data.train": "no.tsv"})), "utf-8")
-    worker.run(Job("train", "x", str(tmp_path / "x.json"), {**arguments, "step": 2}))
+    worker.run(TuningJob("train", "x", str(tmp_path / "x.json"), {**arguments, "step": 2}))
     outcome = json.loads((tmp_path / "x.json").read_text("utf-8"))
     assert (
         outcome["error"] == "DataError" and "no such file" in outcome["failed"] and os.linesep not in outcome["failed"]

@@ -95,7 +95,7 @@ def test_memory_that_runs_out(
     monkeypatch.setattr(engine, method, limited)
     monkeypatch.setattr(engine.execution, "release", lambda: released.append(1))
     engine.divided.release = engine.release
-    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a batch at once; ") as warned:
+    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a whole batch; ") as warned:
         found = engine.search(request(copier))
     assert [[one.tokens for one in row] for row in found] == [[one.tokens for one in row] for row in expected]
     assert len(warned) == 1 and engine.divided.parts == 2 and len(released) == 2

@@ -223,7 +223,7 @@ def test_refused_recurrent_models(tmp_path: Path, changes: dict[str, Any], messa
         ({"vocab": {"src": ["<unk>"], "tgt": ["<unk>", 3]}}, "has no vocabulary of its target"),
         ({"vocab": 3}, "has no vocabulary of its source"),
         ({"vocab": [("src", ["<unk>", "a"]), ["tgt"], "it"]}, "has no vocabulary of its target"),
-        ({"model": None}, "model: holds no weights; are they in a file of their own?"),
+        ({"model": None}, "model: holds no weights; are they in a separate file?"),
         (
             {"vocab": {"src": ["a"], "tgt": ["a"], "decoder_start_token": "x"}},
             "decoder_start_token: 'x' is not imported",

@@ -28,7 +28,7 @@ def test_imported(kind: str) -> None:
         ({"model_type": ["t5"]}, "model_type: ['t5'] is not imported; weft imports bart, "),
         ({"quantization_config": {"bits": 4}}, "quantization_config: quantized weights are not imported; save the mod"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads: pruned heads are not imported"),
-        ({"auto_map": {"AutoModel": "own.py"}}, "auto_map: the model has code of its own, which weft does not run"),
+        ({"auto_map": {"AutoModel": "own.py"}}, "auto_map: the model comes with its own code, which weft does not run"),
         ({"is_encoder_decoder": False}, "is_encoder_decoder: false: weft imports models with an encoder and a decode"),
     ],
 )

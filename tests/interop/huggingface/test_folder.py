@@ -88,7 +88,7 @@ CONFIGURATIONS = {
     "dropout of 1": ({"dropout": 1.0}, "dropout: 1 was found, expected a number below 1"),
     "a flag": ({"scale_embedding": "yes"}, "scale_embedding: 'yes' was found, expected true or false"),
     "quantized": ({"quantization_config": {"bits": 4}}, "quantization_config: quantized weights are not imported"),
-    "code of its own": ({"auto_map": {"AutoModel": "x.Y"}}, "auto_map: the model has code of its own"),
+    "code of its own": ({"auto_map": {"AutoModel": "x.Y"}}, "auto_map: the model comes with its own code"),
     "a decoder alone": (
         {"is_encoder_decoder": False},
         "is_encoder_decoder: false: weft imports models with an encoder",

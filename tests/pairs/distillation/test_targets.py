@@ -10,7 +10,7 @@ import pytest
 
 from weft.data.pairs import Pair
 from weft.errors import DataError
-from weft.pairs.distillation.targets import Item, OutputJob, usable_texts, write_outputs
+from weft.pairs.distillation.targets import OutputJob, SourceText, usable_texts, write_outputs
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
@@ -19,8 +19,8 @@ def job(**made_by: Any) -> OutputJob:
     return OutputJob({"kind": "greedy"}, 1, lambda item, texts: [f"{item.pair.target}|{texts[0]}"], made_by)
 
 
-def items(texts: list[str]) -> Iterator[Item]:
-    return (Item(text, Pair(text, str(number))) for number, text in enumerate(texts))
+def items(texts: list[str]) -> Iterator[SourceText]:
+    return (SourceText(text, Pair(text, str(number))) for number, text in enumerate(texts))
 
 
 def test_outputs_in_the_order_of_the_items(copier: Translator, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_other_options_are_refused(copier: Translator, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(pipeline, "WINDOW_LINES", 1)
 
-    def failing() -> Iterator[Item]:
+    def failing() -> Iterator[SourceText]:
         yield from items(["a", "b"])
         raise KeyboardInterrupt
 

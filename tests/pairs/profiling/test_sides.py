@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from weft.pairs.profiling.sides import Lengths, Vocabulary, profile_side
+from weft.pairs.profiling.sides import Lengths, VocabularyProfile, profile_side
 
 
 def test_lengths() -> None:
@@ -16,9 +16,9 @@ def test_lengths() -> None:
 
 
 def test_a_closed_and_an_open_vocabulary() -> None:
-    closed = Vocabulary.of([["a", "b", "c"]] * 100)
+    closed = VocabularyProfile.of([["a", "b", "c"]] * 100)
     assert (closed.size, closed.tokens, closed.unseen, closed.growth) == (3, 300, 0.0, 0.0)
-    opened = Vocabulary.of([[str(n)] for n in range(100)])
+    opened = VocabularyProfile.of([[str(n)] for n in range(100)])
     assert (opened.size, opened.unseen, opened.growth) == (100, 1.0, pytest.approx(1.0))
     assert closed.at(8) == (3.0, 0.0)
     assert opened.at(8) == (pytest.approx(800), pytest.approx(1.0))
@@ -90,11 +90,11 @@ def test_is_sentences() -> None:
 
 def test_growth_is_from_the_first_half_to_all() -> None:
     """Every other text is of the half."""
-    vocabulary = Vocabulary.of([["a", "b"], ["a", "c"], ["a", "b"], ["a", "d"]])
+    vocabulary = VocabularyProfile.of([["a", "b"], ["a", "c"], ["a", "b"], ["a", "d"]])
     assert (vocabulary.size, vocabulary.tokens, vocabulary.unseen) == (4, 8, pytest.approx(2 / 8))
     assert vocabulary.growth == pytest.approx(1.0)  # from 2 of 4 tokens to 4 of 8
     assert vocabulary.at(4.0) == (pytest.approx(16.0), pytest.approx(0.25))
     assert vocabulary.top[:2] == ("a", "b")
-    assert len(Vocabulary.of([[str(n)] for n in range(20)]).top) == 8
-    assert Vocabulary.of([["a"], []]).growth == 0.0, "the other half is empty"
-    assert Vocabulary.of([[], ["a"]]).growth == 0.0
+    assert len(VocabularyProfile.of([[str(n)] for n in range(20)]).top) == 8
+    assert VocabularyProfile.of([["a"], []]).growth == 0.0, "the other half is empty"
+    assert VocabularyProfile.of([[], ["a"]]).growth == 0.0

@@ -194,7 +194,7 @@ def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: fl
             return 70.0 if better else 45.0
         return values[len(folders)]
 
-    def distill(teachers: models.Teachers) -> Iterator[Event]:
+    def distill(teachers: models.DistillationInputs) -> Iterator[Event]:
         assert [folder.name for folder in teachers.folders] == ["mine", "model-2"] and teachers.limit.minutes == 100
         recipe = weft.load_recipe(teachers.folders[0] / "recipe.toml").model_copy(update={"seed": 7})
         teachers.out.with_name("distilled.data").mkdir()

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.profiles import made_up_profile
 from weft.data.columns.columns import ColumnLayout
-from weft.pairs.profiling.sides import Vocabulary
+from weft.pairs.profiling.sides import VocabularyProfile
 from weft.pairs.recommendation.kinds import find_task
 
 CORRECTED = {"relations.copied_words": 0.86, "relations.monotone": 0.91}
@@ -19,8 +19,8 @@ SENTENCES = {"target.plain_words": 0.95, "target.token_characters": 3.0, "target
 FEATURES = {"columns": ColumnLayout((0, 1), (2,), features=(1,))}
 SHORT = {"source.tokens.median": 2, "source.tokens.p95": 4, "source.characters.p95": 40}
 SHORT_TARGET = {"target.tokens.median": 2, "target.tokens.p95": 2, "target.characters.p95": 40}
-CLOSED = Vocabulary(2_000, 100_000, 0.009, 0.5, ())
-FEW = Vocabulary(50, 100_000, 0.0, 0.04, ())
+CLOSED = VocabularyProfile(2_000, 100_000, 0.009, 0.5, ())
+FEW = VocabularyProfile(50, 100_000, 0.0, 0.04, ())
 
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     # forms of words have at most 60 characters, short strings 200
@@ -77,7 +77,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("text", "text", COPIED | {"relations.copied_words_by_chance": 0.02}, "text bpe bpe"),
     ("text", "text", COPIED | {"relations.length_ratio": 0.25}, "copying word word"),
     ("text", "text", COPIED | {"relations.length_ratio": 0.24}, "summary word word"),
-    # text: both sides alike, unless one is of characters
+    # text: the same units on both sides, unless one is of characters
     ("symbols", "text", {}, "text bpe bpe"),
     ("chinese", "text", {}, "text character bpe"),
     ("chinese", "chinese", {}, "text character character"),

@@ -10,7 +10,7 @@ from fixtures.profiles import made_up_profile
 from weft.data.columns.columns import ColumnLayout
 from weft.pairs.recommendation.choices import as_tree
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import Kind, Task, Unit
+from weft.pairs.recommendation.kinds import Kind, TaskProfile, Unit
 from weft.pairs.recommendation.network import choose_model
 
 
@@ -23,7 +23,9 @@ def _model(
 ) -> dict[str, Any]:
     sides = {"symbol": "symbols", "character": "words", "bpe": "text", "word": "text"}
     profile = made_up_profile(sides[units[0]], sides[units[1]], changes)
-    model: dict[str, Any] = as_tree(choose_model(profile, Task(kind, *units, "", "", ""), device, few_epochs))["model"]
+    model: dict[str, Any] = as_tree(choose_model(profile, TaskProfile(kind, *units, "", "", ""), device, few_epochs))[
+        "model"
+    ]
     return model
 
 
@@ -129,7 +131,7 @@ def test_a_transformer_for_few_epochs_is_small_but_for_answers() -> None:
 
 def test_commands_may_become_twice_as_long_as_in_training() -> None:
     profile = made_up_profile("symbols", "symbols", {"source.tokens.median": 7, "target.tokens.p99": 22})
-    tree = as_tree(choose_model(profile, Task("formal", "symbol", "symbol", "", "", ""), "cuda"))
+    tree = as_tree(choose_model(profile, TaskProfile("formal", "symbol", "symbol", "", "", ""), "cuda"))
     assert tree["search"] == {"max_ratio": 7}
     attention = {"score": "additive", "location": True, "placement": "before"}
     assert tree["model"]["attention"] == attention and tree["model"]["tie"] == "target"

@@ -9,7 +9,7 @@ import pytest
 from fixtures.profiles import made_up_profile
 from weft.pairs.recommendation.choices import as_tree
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import Kind, Task, Unit
+from weft.pairs.recommendation.kinds import Kind, TaskProfile, Unit
 from weft.pairs.recommendation.schedule import PATIENCE, choose_training, epoch_tokens
 
 TRANSFORMER = {"encoder": {"kind": "transformer", "hidden": 256}, "dropout": 0.3}
@@ -33,7 +33,7 @@ def _trained(
     **options: Any,
 ) -> dict[str, Any]:
     profile = made_up_profile(SIDES[units[0]], SIDES[units[1]], changes)
-    task = Task(kind, *units, "", "", "", is_formal=is_formal)
+    task = TaskProfile(kind, *units, "", "", "", is_formal=is_formal)
     return as_tree(choose_training(profile, task, {"model": model}, device, **options))
 
 
@@ -58,7 +58,7 @@ def _pairs(tokens: int) -> dict[str, Any]:
 )
 def test_the_tokens_of_an_epoch(kind: Kind, units: tuple[Unit, Unit], changes: dict[str, Any], tokens: int) -> None:
     assert (
-        epoch_tokens(made_up_profile(SIDES[units[0]], SIDES[units[1]], changes), Task(kind, *units, "", "", ""))
+        epoch_tokens(made_up_profile(SIDES[units[0]], SIDES[units[1]], changes), TaskProfile(kind, *units, "", "", ""))
         == tokens
     )
 
@@ -207,7 +207,7 @@ def test_formal_language_is_trained_to_the_end_without_label_smoothing() -> None
     """Validation pairs are like the training pairs: they say nothing about new combinations."""
     profile = made_up_profile("symbols", "symbols")
     for kind, patience in (("formal", 0), ("text", PATIENCE), ("copying", PATIENCE), ("answer", PATIENCE)):
-        task = Task(kind, "symbol", "symbol", "", "", "", is_formal=kind == "formal")  # type: ignore[arg-type]
+        task = TaskProfile(kind, "symbol", "symbol", "", "", "", is_formal=kind == "formal")  # type: ignore[arg-type]
         choices = choose_training(profile, task, {"model": TRANSFORMER}, "cuda")
         assert as_tree(choices)["training"]["patience"] == patience
         lines = {choice.topic: choice.line() for choice in choices}
@@ -223,7 +223,7 @@ def test_formal_language_is_trained_to_the_end_without_label_smoothing() -> None
 )
 def test_many_pairs_of_a_formal_language_deliver_the_last_weights(kind: Kind, pairs: int, expected: str | None) -> None:
     profile = made_up_profile("symbols", "symbols", {"pairs": pairs})
-    task = Task(kind, "symbol", "symbol", "", "", "")
+    task = TaskProfile(kind, "symbol", "symbol", "", "", "")
     tree = as_tree(choose_training(profile, task, {"model": TRANSFORMER}, "cuda"))
     assert tree["training"].get("choose") == expected
 

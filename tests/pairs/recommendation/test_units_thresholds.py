@@ -9,7 +9,7 @@ import pytest
 from fixtures.profiles import made_up_profile
 from weft.data.columns.columns import ColumnLayout
 from weft.pairs.recommendation.choices import as_tree
-from weft.pairs.recommendation.kinds import Kind, Task, Unit
+from weft.pairs.recommendation.kinds import Kind, TaskProfile, Unit
 from weft.pairs.recommendation.units import choose_units
 
 Units = tuple[Unit, Unit]
@@ -19,7 +19,7 @@ BPE, WORDS, SYMBOLS, CHARACTERS = ("bpe", "bpe"), ("word", "word"), ("symbol", "
 
 def _tree(units: Units, changes: dict[str, Any] | None = None, kind: Kind = "text") -> dict[str, Any]:
     profile = made_up_profile(SIDES[units[0]], SIDES[units[1]], changes)
-    return as_tree(choose_units(profile, Task(kind, *units, "", "", "")))
+    return as_tree(choose_units(profile, TaskProfile(kind, *units, "", "", "")))
 
 
 MANY = {"source.worded.size": 200_000}

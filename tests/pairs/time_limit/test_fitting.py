@@ -13,7 +13,7 @@ from weft.data.pairs import Pair
 from weft.errors import RecipeError
 from weft.pairs.time_limit import fitting
 from weft.pairs.time_limit.budget import Speed, TimeLimit
-from weft.pairs.time_limit.speed import Measured
+from weft.pairs.time_limit.speed import MeasuredRun
 from weft.recipe import Recipe
 from weft.recipe.data import NamedCorpus
 from weft.training.events import Fitted
@@ -72,14 +72,14 @@ def test_a_corpus_may_start_at_the_last_step(fit: Fit) -> None:
 def test_the_updates_that_are_measured_are_those_of_the_run(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    runs: list[Measured] = []
+    runs: list[MeasuredRun] = []
     monkeypatch.setattr(fitting, "measure", lambda run, **_: runs.append(run) or Speed(step=1.0))
     recipe = tiny({"seed": seed, "training.steps": 50, "training.validate_every": 0})
     prepared: Any = SimpleNamespace(data="batches")
     model: Any = "model"
     device = torch.device("cpu")
     fitting.fit_run(NewRun(recipe, model, prepared, None, device), NothingPassed(5.0, 0.0))
-    assert runs == [Measured(model, prepared.data, TrainingContext(recipe.training, seed, device), None)]
+    assert runs == [MeasuredRun(model, prepared.data, TrainingContext(recipe.training, seed, device), None)]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "MEASURED_SECONDS", (0.0, 0.0))
     measure = speed.measure
 
-    def slow(run: speed.Measured, **options: Any) -> Speed:
+    def slow(run: speed.MeasuredRun, **options: Any) -> Speed:
         measured = measure(run, **options)
         has_validation = run.validation is not None
         assert measured.step > 0 and (measured.loss > 0) == (measured.sentence > 0) == has_validation

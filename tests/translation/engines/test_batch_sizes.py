@@ -196,7 +196,7 @@ def test_memory_that_runs_out_in_a_search(copier: Translator, monkeypatch: pytes
 
     monkeypatch.setattr(engine, "prepare", limited)
     translator = Translator(copier.model, copier.tokenizers, copier.recipe, engine=engine)
-    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a batch at once; ") as warned:
+    with pytest.warns(WeftWarning, match=r"^search: not enough memory for a whole batch; ") as warned:
         results = translator.translate(sources, size=4, n_best=3)
     assert sizes == [5, 3, 2] and len(warned) == 1
     assert [result.text for result in results] == [result.text for result in expected]

@@ -1,4 +1,4 @@
-"""Floating-point operations: what a model takes, and what the machine reaches."""
+"""Floating-point operations: the number that a model needs, and the rate that the machine reaches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.models.architecture import Architecture, architecture_of
 from weft.recipe import ModelSettings, TransformerSettings
 
 COPIED_FLOATS = {"cpu": 2**25, "cuda": 2**28}
-"""Large enough that no cache holds them."""
+"""Numbers of floats to copy, too many for any cache."""
 KEY_WEIGHTS = ("score.key_projection.", "score.weight_QK", "key_projection.", "value_projection.", "key_value.")
 """Weights of an attention, soft or hard, that are multiplied by the source states, once for all steps."""
 
@@ -80,14 +80,14 @@ def _attention_width(stack: TransformerSettings) -> int:
 
 
 def peak_bandwidth(device: torch.device) -> float:
-    """Bytes per second of one large copy, those that are read and those that are written: what this machine reaches."""
+    """Memory bandwidth of this machine: bytes per second read and written by one large copy."""
     source = torch.ones(COPIED_FLOATS[device.type], device=device)
     target = torch.empty_like(source)
     return 2.0 * source.nbytes / _best_seconds(lambda: target.copy_(source), device)
 
 
 def peak_flops(device: torch.device, precision: str) -> float:
-    """Floating-point operations per second of one large matrix product: what this machine reaches."""
+    """Peak rate of this machine: floating-point operations per second of one large matrix product."""
     from weft.runtime.switches import allow_tf32
 
     size, kind = (8192, torch.bfloat16) if device.type == "cuda" and precision == "bf16" else (1536, torch.float32)
@@ -98,7 +98,7 @@ def peak_flops(device: torch.device, precision: str) -> float:
 
 
 def _best_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """The shortest of several calls."""
+    """The time of the fastest of several calls."""
     best = float("inf")
     for _ in range(8):
         if device.type == "cuda":

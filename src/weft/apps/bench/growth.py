@@ -47,7 +47,7 @@ class Growth:
     error: float
     """The root of the mean squared relative error."""
     problem: str = ""
-    """Why there is no exponent: "flat", or what is wrong with the fit."""
+    """The reason why there is no exponent: "flat", or the problem of the fit."""
 
     def at(self, size: float) -> float:
         """The cost of a size."""
@@ -109,7 +109,7 @@ def _interval(squares: np.ndarray, best: int, count: int) -> Estimate:
 
 
 def _problem(costs: np.ndarray, exponent: Estimate, error: float) -> str:
-    """Why an exponent would mean nothing; empty if it means something."""
+    """The reason why an exponent would be meaningless; empty if it is meaningful."""
     if len(costs) < MIN_SIZES:
         return _too_few(len(costs))
     if costs.max() < MIN_GROWTH * costs.min():

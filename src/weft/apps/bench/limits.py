@@ -27,7 +27,7 @@ LIMITED = 0.5
 PRODUCTS, BANDWIDTH, NEITHER = "products", "bandwidth", "neither"
 
 
-class Work(NamedTuple):
+class MinimumWork(NamedTuple):
     """The minimum work of a phase."""
 
     flops: float
@@ -51,11 +51,11 @@ class Peaks:
             max(self.flops_per_second, other.flops_per_second), max(self.bytes_per_second, other.bytes_per_second)
         )
 
-    def fastest(self, work: Work) -> float:
+    def fastest(self, work: MinimumWork) -> float:
         """The seconds that the work takes at least."""
         return max(work.flops / self.flops_per_second, work.bytes / self.bytes_per_second)
 
-    def reached(self, work: Work, seconds: float) -> Reached:
+    def reached(self, work: MinimumWork, seconds: float) -> Reached:
         return Reached(
             work.flops / seconds,
             work.flops / seconds / self.flops_per_second,

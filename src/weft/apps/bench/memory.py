@@ -19,7 +19,7 @@ RESET_PEAK = "5"
 
 
 def peak_memory(call: Callable[[], object], device: torch.device) -> int | None:
-    """Bytes that a call needs beyond what is allocated before it; None where the system does not tell."""
+    """Bytes that a call needs beyond what is allocated before it; None where the system does not report it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 from weft.apps.bench.growth import Growth
-from weft.apps.bench.limits import Peaks, Work
+from weft.apps.bench.limits import MinimumWork, Peaks
 from weft.apps.bench.scale import PHASES, Curve, Scale
 from weft.apps.bench.sizes import AXES, Sizes
-from weft.apps.bench.sweep import Measured, Point, Stop
+from weft.apps.bench.sweep import Point, Stop, SweepResult
 from weft.errors import DataError
 
 
 def record(scale: Scale) -> dict[str, Any]:
-    """All of it as values of JSON."""
+    """A measurement as JSON values."""
     return {
         "recipe": scale.recipe,
         "device": scale.device,
@@ -97,14 +97,14 @@ def _curve(record: dict[str, Any], peaks: Peaks, available_memory: int | None) -
     return Curve(
         {phase.name: phase for phase in PHASES}[record["phase"]],
         AXES[record["size"]],
-        Measured(
+        SweepResult(
             tuple(
                 Point(point["size"], point["seconds"], tuple(point["samples"]), point["memory_bytes"])
                 for point in points
             ),
             None if stop is None else Stop(stop["size"], stop["reason"], predicted=not record["ran_out_of_memory"]),
         ),
-        tuple(Work(point["flops"], point["bytes"]) for point in points),
+        tuple(MinimumWork(point["flops"], point["bytes"]) for point in points),
         peaks,
         available_memory,
     )

@@ -13,7 +13,7 @@ from weft.apps.bench.growth import FLAT, Growth
 from weft.apps.bench.limits import BANDWIDTH, PRODUCTS
 from weft.apps.bench.records import record
 from weft.apps.bench.scale import Curve, Scale
-from weft.apps.bench.sizes import AXES, Axis
+from weft.apps.bench.sizes import AXES, SizeAxis
 from weft.apps.bench.sweep import LENGTH, MEMORY
 from weft.evaluation.statistics import number
 from weft.files import save_text
@@ -112,7 +112,7 @@ def _share_row(curve: Curve) -> Row:
 
 
 def charts(scale: Scale) -> list[Chart]:
-    """For every size: time with the fastest time that the machine allows, and memory with what is available."""
+    """Two charts per size: time beside the least time that the machine allows, and memory beside what is available."""
     drawn = []
     for axis in AXES.values():
         curves = [curve for curve in scale.curves if curve.axis == axis and len(curve.points) > 1]
@@ -124,7 +124,7 @@ def charts(scale: Scale) -> list[Chart]:
     return drawn
 
 
-def _time_chart(axis: Axis, curves: list[Curve]) -> Chart:
+def _time_chart(axis: SizeAxis, curves: list[Curve]) -> Chart:
     series = []
     for curve in curves:
         points = tuple((float(point.size), point.seconds * 1e3) for point in curve.points)
@@ -137,7 +137,7 @@ def _time_chart(axis: Axis, curves: list[Curve]) -> Chart:
     return _chart("time", axis, title, "time (ms)", series, ())
 
 
-def _memory_chart(axis: Axis, curves: list[Curve], available: int | None) -> Chart:
+def _memory_chart(axis: SizeAxis, curves: list[Curve], available: int | None) -> Chart:
     series: list[Series] = []
     highest = 0.0
     for curve in curves:
@@ -152,15 +152,15 @@ def _memory_chart(axis: Axis, curves: list[Curve], available: int | None) -> Cha
 
 
 def _chart(
-    kind: str, axis: Axis, title: str, label: str, series: list[Series], references: tuple[tuple[str, float], ...]
+    kind: str, axis: SizeAxis, title: str, label: str, series: list[Series], references: tuple[tuple[str, float], ...]
 ) -> Chart:
     file = f"{kind}-{axis.name.replace('_', '-')}"
     x_label = f"{axis.label} n ({axis.unit})"
     return Chart(file, title, x_label, label, tuple(series), log_x=True, log_y=True, references=references)
 
 
-def _title(what: str, axis: Axis, curves: list[Curve], growth: Callable[[Curve], Growth]) -> str:
-    """States the exponents."""
+def _title(what: str, axis: SizeAxis, curves: list[Curve], growth: Callable[[Curve], Growth]) -> str:
+    """A title that states the exponents."""
     parts = []
     for curve in curves:
         fitted = growth(curve)
@@ -172,7 +172,7 @@ def _title(what: str, axis: Axis, curves: list[Curve], growth: Callable[[Curve],
 
 
 def text(scale: Scale, width: int = 100, *, color: bool = False, ascii_only: bool = False) -> str:
-    """All of it for a terminal."""
+    """The tables, charts and notes for a terminal."""
     return render_lines([*_lines(scale, width, ascii_only)], width, color=color, ascii_only=ascii_only)
 
 
@@ -194,7 +194,7 @@ def _lines(scale: Scale, width: int, ascii_only: bool) -> Iterator[Text]:
 
 
 def notes(scale: Scale) -> list[str]:
-    """How to read the tables, and which sizes were left out."""
+    """Notes on reading the tables, and on the sizes that were left out."""
     on_cpu = scale.device == "CPU"
     memory = "resident memory of the process" if on_cpu else "memory of tensors on the GPU"
     available = "memory" if scale.available_memory is None else gigabytes(scale.available_memory)

@@ -12,9 +12,9 @@ import torch
 
 from weft.apps.bench.environment import environment
 from weft.apps.bench.growth import Growth, fit_growth
-from weft.apps.bench.limits import Peaks, Reached, Work
-from weft.apps.bench.sizes import AXES, Axis, Sizes, base_sizes, check_axis
-from weft.apps.bench.sweep import MEMORY, Measured, MemoryExhaustedError, Point, measure_sweep
+from weft.apps.bench.limits import MinimumWork, Peaks, Reached
+from weft.apps.bench.sizes import AXES, SizeAxis, Sizes, base_sizes, check_axis
+from weft.apps.bench.sweep import MEMORY, MemoryExhaustedError, Point, SweepResult, measure_sweep
 from weft.apps.bench.workloads import (
     ENCODER,
     STEP,
@@ -37,7 +37,7 @@ WORKLOADS: dict[Phase, Callable[[Recipe, torch.device, int], Workload]] = {
     STEP: StepWorkload,
     UPDATE: UpdateWorkload,
 }
-"""In the order in which they are measured: what takes longest gets the time that others leave."""
+"""The workload of each phase, in the order of measurement: the slowest one gets the time that others leave."""
 SHARES = {UPDATE: 3.0, ENCODER: 1.0, STEP: 3.0}
 """Relative time of a sweep of each phase."""
 FARTHEST = 1000
@@ -49,9 +49,9 @@ class Curve:
     """The costs of one phase as one size varies."""
 
     phase: Phase
-    axis: Axis
-    measured: Measured
-    works: tuple[Work, ...]
+    axis: SizeAxis
+    measured: SweepResult
+    works: tuple[MinimumWork, ...]
     """The minimum work at each point."""
     peaks: Peaks
     available_memory: int | None
@@ -97,12 +97,12 @@ class Scale:
     device: str
     threads: int
     precision: dict[str, str]
-    """By phase."""
+    """The precision of each phase."""
     parameters: int
     base: Sizes
     curves: tuple[Curve, ...]
     peaks: dict[str, Peaks]
-    """By precision."""
+    """The peak rates of each precision."""
     available_memory: int | None
     """Bytes on the device before anything was allocated."""
     seconds: float
@@ -113,7 +113,7 @@ class Scale:
 def measure_scale(recipe: Recipe, *, minutes: float = 1.0, vary: Sequence[str] = (), at: Sequence[str] = ()) -> Scale:
     """Measure how time and memory grow, in about ``minutes``; on a GPU, compiling kernels takes additional time.
 
-    ``vary``: only these sizes; ``at``: other sizes than the usual ones for those that stay, such as ``batch=64``.
+    ``vary``: the sizes to vary, by default all. ``at``: values for the sizes that stay fixed, such as ``batch=64``.
     """
     if not minutes > 0:
         raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")
@@ -157,7 +157,7 @@ class _Meter:
         self.parameters = 0
         self.workload: tuple[Phase, Workload] | None = None
 
-    def measure(self, phase: Phase, axis: Axis, share: float) -> None:
+    def measure(self, phase: Phase, axis: SizeAxis, share: float) -> None:
         """Measure a curve in this share of the time that is left."""
         workload = self._workload(phase)
         if workload.precision not in self.peaks:

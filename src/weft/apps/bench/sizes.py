@@ -20,10 +20,10 @@ class Sizes(NamedTuple):
     """Sentences."""
     beam: int
     vocabulary: int
-    """Tokens of each side."""
+    """Vocabulary size of each side."""
 
 
-class Axis(NamedTuple):
+class SizeAxis(NamedTuple):
     """A size that is varied: from the first value on, each twice the one before."""
 
     name: str
@@ -40,15 +40,15 @@ class Axis(NamedTuple):
 
 
 AXES = {
-    "source_length": Axis("source_length", "source length", "tokens", 4, 8192),
-    "target_length": Axis("target_length", "target length", "tokens", 4, 8192),
-    "batch": Axis("batch", "batch size", "sentences", 1, 16384),
-    "beam": Axis("beam", "beam size", "hypotheses", 1, 256),
-    "vocabulary": Axis("vocabulary", "vocabulary size", "tokens", 500, 256_000),
+    "source_length": SizeAxis("source_length", "source length", "tokens", 4, 8192),
+    "target_length": SizeAxis("target_length", "target length", "tokens", 4, 8192),
+    "batch": SizeAxis("batch", "batch size", "sentences", 1, 16384),
+    "beam": SizeAxis("beam", "beam size", "hypotheses", 1, 256),
+    "vocabulary": SizeAxis("vocabulary", "vocabulary size", "tokens", 500, 256_000),
 }
 CPU_LENGTH, CPU_BATCH = 16, 8
 GPU_LENGTH, GPU_BATCH = 32, 64
-"""So small that several times as much can be measured too."""
+"""Base sizes, small enough to measure several times as much too."""
 CHARACTERS = 128
 BYTES = 259
 """Vocabulary size of recipes whose tokenizer has no setting for it."""

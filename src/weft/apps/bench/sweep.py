@@ -23,7 +23,7 @@ MAX_SETUP = 2.0
 USABLE_MEMORY = 0.8
 """The part of the available memory that the next size may be expected to need."""
 TIME, MEMORY, LENGTH = "time", "memory", "length"
-"""Why a sweep ends before its last size."""
+"""Reasons why a sweep ends before its last size."""
 
 
 class MemoryExhaustedError(Exception):
@@ -64,11 +64,11 @@ class Stop:
     size: int
     reason: str
     predicted: bool = True
-    """Whether it was not even tried."""
+    """Whether the size was ruled out by a prediction, without trying it."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class SweepResult:
     """The points of a sweep."""
 
     points: tuple[Point, ...]
@@ -115,7 +115,7 @@ class _Tried:
 
 def measure_sweep(
     sizes: Iterable[int], make: Callable[[int], Case], *, seconds: float, available_memory: int | None
-) -> Measured:
+) -> SweepResult:
     """Measure as many of the sizes as fit into about ``seconds``."""
     start = time.perf_counter()
     tried: list[_Tried] = []
@@ -140,7 +140,7 @@ def measure_sweep(
         spent = time.perf_counter() - start - setup
         if number + 1 >= MIN_ROUNDS and spent + sum(item.samples[-1] for item in tried) > seconds:
             break
-    return Measured(tuple(item.point() for item in tried), stop, setup)
+    return SweepResult(tuple(item.point() for item in tried), stop, setup)
 
 
 def _setup(tried: list[_Tried], seconds: float) -> float:
@@ -149,7 +149,7 @@ def _setup(tried: list[_Tried], seconds: float) -> float:
 
 
 def _does_not_fit(tried: list[_Tried], spent: float, seconds: float, available_memory: int | None) -> str:
-    """Why the next size, twice the last one, is not tried; empty if it is. A cost is expected to double at least."""
+    """The reason not to try the next size, twice the last one; empty if it is tried. Costs should at least double."""
     if not tried:
         return ""
     last = tried[-1]

@@ -43,9 +43,9 @@ class TrainingSpeed:
     windows: list[float]
     """Target tokens per second, window by window."""
     step_milliseconds: float
-    """The median."""
+    """The median time per step."""
     first_step_seconds: float
-    """From the first step's start to its end, compilation included."""
+    """Duration of the first step, compilation included."""
     warmup_seconds: float
     flops_per_second: float
     """Floating-point operations of products with weights, forward and backward."""

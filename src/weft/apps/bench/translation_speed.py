@@ -39,13 +39,13 @@ class TranslationSpeed:
     search: str
     batch_tokens: int | str
     sentences: int
-    """Translated during the measurement; a source may be counted several times."""
+    """Sentences translated during the measurement; a source may be counted several times."""
     seconds: float
     sentences_per_second: float
     output_tokens_per_second: float
     """Tokens of the best outputs, without end tokens."""
     calls: int
-    """Sources that were translated one by one, for the latency."""
+    """Sources that were translated one at a time, for the latency."""
     latency_p50_milliseconds: float
     latency_p99_milliseconds: float
     memory_bytes: int
@@ -63,7 +63,7 @@ class TranslationSpeed:
 def translation_speed(
     run: Translator, sources: Sequence[str], *, seconds: float = 10.0, warmup: int = 32, **search: Any
 ) -> TranslationSpeed:
-    """Translate the sources repeatedly for some seconds, then one by one for as many.
+    """Translate the sources repeatedly for some seconds, then one at a time for as many.
 
     Before each part, ``warmup`` of them, evenly spaced, are translated without being measured, and on a GPU as many as
     one call will have. The last call is completed, so a part may take a little longer.

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from weft.apps.bench.flops import attention_flops, forward_flops
-from weft.apps.bench.limits import Work
+from weft.apps.bench.limits import MinimumWork
 from weft.apps.bench.memory import peak_memory, tensor_bytes
 from weft.apps.bench.sizes import Sizes
 from weft.apps.bench.sweep import MemoryExhaustedError
@@ -93,7 +93,7 @@ class TorchCase(ABC):
         return None if self.transient_bytes is None else self.persistent_bytes + self.transient_bytes
 
     @abstractmethod
-    def work(self) -> Work:
+    def work(self) -> MinimumWork:
         """The minimum work of one unit."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class _Models:
     """The models of a workload by their vocabulary, which may have several at a time."""
 
     def __init__(self, recipe: Recipe, device: torch.device, *, values: int) -> None:
-        """``values``: that are kept for each parameter: weights, gradients, the optimizer's state."""
+        """``values``: the number of values kept per parameter: weight, gradient, optimizer state."""
         self.recipe = recipe
         self.device = device
         self.bytes_per_parameter = FLOAT_BYTES * values
@@ -221,14 +221,14 @@ class UpdateCase(TorchCase):
     def _release(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
 
-    def work(self) -> Work:
+    def work(self) -> MinimumWork:
         sizes, settings = self.sizes, self.recipe.model
         source = sizes.source_length if settings.has_source else 0
         flops = forward_flops(self.model, source=sizes.batch * source, target=sizes.batch * sizes.target_length)
         flops += sizes.batch * attention_flops(settings, source=source, target=sizes.target_length)
         activations = max((self.transient_bytes or 0) - self.weight_bytes, 0)
         passes = UPDATE_PASSES + 2 * self.state_values
-        return Work(3 * flops, passes * self.weight_bytes + 2 * activations)
+        return MinimumWork(3 * flops, passes * self.weight_bytes + 2 * activations)
 
 
 class SearchWorkload:
@@ -273,12 +273,12 @@ class EncoderCase(TorchCase):
             memory = self.model.encode(self.source)
         self.output_bytes = sum(leaf.nbytes for leaf in leaves(memory))
 
-    def work(self) -> Work:
+    def work(self) -> MinimumWork:
         sizes = self.sizes
         weights = forward_flops(self.model, source=1, target=0) / 2
         flops = forward_flops(self.model, source=sizes.batch * sizes.source_length, target=0)
         flops += sizes.batch * attention_flops(self.settings, source=sizes.source_length, target=0)
-        return Work(flops, weights * _element_size(self.model) + self.output_bytes)
+        return MinimumWork(flops, weights * _element_size(self.model) + self.output_bytes)
 
 
 class StepWorkload(SearchWorkload):
@@ -323,7 +323,7 @@ class StepCase(TorchCase):
         with self.workload.computing():
             search(self.model, request, self.settings)
 
-    def work(self) -> Work:
+    def work(self) -> MinimumWork:
         sizes, settings = self.sizes, self.recipe.model
         rows, source = sizes.batch * sizes.beam, sizes.source_length if settings.has_source else 0
         weights = forward_flops(self.model, source=0, target=1) / 2
@@ -335,7 +335,7 @@ class StepCase(TorchCase):
         state = step.state + step.growth * (sizes.target_length - 1) / 2
         source_bytes = sum(leaf.nbytes for leaf in leaves(self.encoded))
         scores = 2 * FLOAT_BYTES * sizes.vocabulary
-        return Work(flops, weights * _element_size(self.model) + source_bytes + rows * (state + scores))
+        return MinimumWork(flops, weights * _element_size(self.model) + source_bytes + rows * (state + scores))
 
 
 def _element_size(model: nn.Module) -> int:

@@ -2,7 +2,7 @@
 
 To add a command, write its file and add a line to the table. A command's file is imported when the command is run.
 Torch is imported inside the commands, so that help is quick, and after their arguments have been checked: a command
-that will fail on its arguments fails at once.
+that will fail on its arguments fails immediately.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ SECTIONS = {
             "weft.apps.cli.commands.align_heads:command", "weft align-heads runs/en-fr pairs.tsv"
         ),
         "lab": LazyCommand("weft.apps.cli.commands.lab:command", "weft lab scaling"),
+        "course": LazyCommand("weft.apps.cli.commands.course:app"),
         "history": LazyCommand("weft.apps.cli.commands.history:command", "weft history --quick --to history.html"),
     },
     "Runs and other toolkits": {
@@ -120,7 +121,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """In place of `warnings.showwarning`: weft's own warnings are one line, without the line of code."""
+    """Replacement of `warnings.showwarning` that shows weft's own warnings in one line, without the line of code."""
     from weft.errors import WeftWarning
 
     stream = file or sys.stderr

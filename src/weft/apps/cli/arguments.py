@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 LEFT_OUT = {BLANK_KIND: "with a blank side", LENGTH_KIND: "with a side that is too long"}
-"""Why rows are left out, by the kind of error; other kinds cannot be read."""
+"""The reason why rows are left out, for each kind of error; rows with other errors cannot be read."""
 ENGINES = ("auto", "torch", "ctranslate2")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16", "int8")
 
@@ -253,7 +253,7 @@ def search_changes(run: Path | None, search: str | None, changes: list[str] | No
 
 
 class RunArguments(NamedTuple):
-    """Which run to load and how: RUN, --with, --device, --precision, --engine and --adapter."""
+    """Arguments for loading a run: RUN, --with, --device, --precision, --engine and --adapter."""
 
     run: Path
     more: list[Path] | None

@@ -11,7 +11,7 @@ import typer
 from weft.apps.cli.bad_lines import BadLinePolicy
 from weft.errors import DataError, plural
 from weft.runtime.activity import activity
-from weft.translation.parts import Part, PartRecord, find_parts, merge_parts
+from weft.translation.parts import FilePart, PartRecord, find_parts, merge_parts
 
 if TYPE_CHECKING:
     from weft.apps.cli.commands.translate import TranslationJob
@@ -28,7 +28,7 @@ def translate_part(job: TranslationJob, part: str, output: Path | None, *, resum
     """Translate one part of a file into a separate file that survives an interruption."""
     from weft.apps.cli.commands.translate import translate_to_file
 
-    parsed = Part.parse(part)
+    parsed = FilePart.parse(part)
     if output is None:
         name = f"FILE.{parsed.number}-of-{parsed.of}"
         raise DataError(f"--part {part}: needs --output FILE; this part is written to {name}")

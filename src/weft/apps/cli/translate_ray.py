@@ -49,7 +49,7 @@ def one_file(files: Sequence[str] | None, ray: str | None) -> str:
     """The one file of a command that is not given to a cluster; the first of several that are."""
     given = files or ["-"]
     if ray is None and len(given) > 1:
-        raise DataError(f"{given[1]}: a second file; only --ray translates several at once")
+        raise DataError(f"{given[1]}: a second file; only --ray translates several files")
     if ray is not None and "-" in given:
         raise DataError("--ray: needs files; the workers of a cluster cannot read standard input")
     return given[0]
@@ -87,7 +87,7 @@ class MakeTranslate:
 
 def translate_on_ray(job: TranslationJob, files: Sequence[str], output: Path | None, options: RayOptions) -> None:
     """Translate files block by block; a rerun continues where the last one ended."""
-    from weft.apps.cluster.blocks import Work
+    from weft.apps.cluster.blocks import BlockTask
     from weft.apps.cluster.job import ClusterJob
     from weft.apps.cluster.ray_pool import Pool, translate_blocks
     from weft.runs.layout import RunFolder
@@ -113,7 +113,7 @@ def translate_on_ray(job: TranslationJob, files: Sequence[str], output: Path | N
     run, *more = (one.resolve() for one in job.arguments.runs)
     job = job._replace(arguments=job.arguments._replace(run=run, more=more))
     if unfinished:
-        work = [Work(block, str(cluster_job.block_path(block))) for block in unfinished]
+        work = [BlockTask(block, str(cluster_job.block_path(block))) for block in unfinished]
         pool = Pool(options.address, options.workers, options.gpus or 0.0)
         with activity("translating", "lines", total=left) as translating:
             for lines in translate_blocks(work, MakeTranslate(job), pool, column=options.column):

@@ -65,7 +65,7 @@ class FileBlock(NamedTuple):
         return FORMATS.get(Path(self.file).suffix.lower(), "text")
 
 
-class Work(NamedTuple):
+class BlockTask(NamedTuple):
     """A block, and where its output goes."""
 
     block: FileBlock
@@ -108,7 +108,7 @@ def _parquet_blocks(file: str) -> list[FileBlock]:
     ]
 
 
-def translate_to_files(work: Iterable[Work], translate: Translate, *, column: str) -> None:
+def translate_to_files(work: Iterable[BlockTask], translate: Translate, *, column: str) -> None:
     """Translate blocks into files, each as soon as it is done; those that exist are skipped."""
     opened: deque[tuple[Path, Save]] = deque()
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.apps.cluster.blocks import FileBlock, Translate, Work, translate_to_files
+from weft.apps.cluster.blocks import BlockTask, FileBlock, Translate, translate_to_files
 from weft.errors import DataError, WeftError, plural
 
 GPU_BLOCKS = 16
@@ -47,7 +47,7 @@ class Actor:
         lines: list[int] = []
         errors: list[str] = []
         for task in batch["task"]:
-            work = [Work(FileBlock(*block), output) for block, output in json.loads(task)]
+            work = [BlockTask(FileBlock(*block), output) for block, output in json.loads(task)]
             try:
                 translate_to_files(work, self.translate, column=self.column)
                 errors.append("")
@@ -57,14 +57,16 @@ class Actor:
         return {"lines": lines, "error": errors}
 
 
-def make_tasks(work: Sequence[Work], actors: int, *, on_gpu: bool) -> list[Sequence[Work]]:
+def make_tasks(work: Sequence[BlockTask], actors: int, *, on_gpu: bool) -> list[Sequence[BlockTask]]:
     """The blocks that an actor is given at a time."""
     share = len(work) // (TASKS * actors)
     size = min(max(share, 1), GPU_BLOCKS) if on_gpu else 1
     return [work[start : start + size] for start in range(0, len(work), size)]
 
 
-def translate_blocks(work: Sequence[Work], make_translate: MakeTranslate, pool: Pool, *, column: str) -> Iterator[int]:
+def translate_blocks(
+    work: Sequence[BlockTask], make_translate: MakeTranslate, pool: Pool, *, column: str
+) -> Iterator[int]:
     """Translate blocks; yields the number of lines of each task as it is done, in no order. The first error ends it."""
     ray = _import_ray()
     local = pool.address == "local"
@@ -111,7 +113,7 @@ def _import_ray() -> Any:
         import ray
         import ray.data
     except ImportError:
-        raise DataError("--ray: Ray is not installed; pip install 'weft[ray]'") from None
+        raise DataError("--ray: Ray is not installed; pip install 'weft-seq2seq[ray]'") from None
     return ray
 
 

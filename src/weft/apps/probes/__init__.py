@@ -13,6 +13,7 @@ A lab (`weft.labs`) trains models and judges a claim; a probe trains nothing and
     repeat.py    a phrase that is repeated: the probability of each token
     nonsense.py  sources that mean nothing: log p of the outputs beside those of real sources
     bias.py      sources without a gender: how often outputs state one
+    coreference.py    *it* and the noun that it stands for: which head of the encoder links them
     table.py     a search in a table of given probabilities, without a model: trace_table("pie")
     toml_files.py    tables and templates, shipped or a user's own
     result.py    what the probes return
@@ -21,9 +22,10 @@ A lab (`weft.labs`) trains models and judges a claim; a probe trains nothing and
 from __future__ import annotations
 
 from weft.apps.probes.bias import bias
+from weft.apps.probes.coreference import coreference
 from weft.apps.probes.nonsense import nonsense
 from weft.apps.probes.repeat import repeat
 from weft.apps.probes.result import ProbeResult
 from weft.apps.probes.table import trace_table
 
-__all__ = ["ProbeResult", "bias", "nonsense", "repeat", "trace_table"]
+__all__ = ["ProbeResult", "bias", "coreference", "nonsense", "repeat", "trace_table"]

@@ -41,9 +41,9 @@ def nonsense(
 
         weft.probes.nonsense("runs/try").data["kinds"]["shuffled words"]["auroc"]
 
-    ``run``: a run of `weft.load`, or its folder. ``sources``: real sources, or a file of lines; by default those of
-    the validation set of the run's recipe. ``limit``: use only the first of them. ``seed``: of the random orders.
-    ``search`` changes search settings, e.g. ``size=8``.
+    ``run``: a run of `weft.load`, or its folder. ``sources``: real sources, or a file of lines; by default those of the
+    validation set of the run's recipe. ``limit``: the number of sources to use, the first of them. ``seed``: the seed
+    of the random orders. ``search`` changes search settings, e.g. ``size=8``.
     """
     from weft.evaluation.evaluate import loaded_run
 
@@ -73,7 +73,7 @@ def nonsense(
 
 
 def make_nonsense(sources: list[str], random: Random) -> dict[str, list[str]]:
-    """Sources that mean nothing, by kind, one for each source. Of a source of one word, letters are shuffled."""
+    """Meaningless sources by kind, one for each source. If a source is one word, its letters are shuffled."""
     return {
         f"{SYLLABLE} {SYLLABLE} {SYLLABLE} …": [
             " ".join([SYLLABLE] * max(len(source.split()), 2)) for source in sources

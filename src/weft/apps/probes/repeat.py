@@ -1,8 +1,8 @@
 """A phrase that is repeated: the probability of each of its tokens, copy by copy   (Holtzman et al. 2020, figure 4).
 
 The model is given *n* copies of the phrase, separated by spaces, and log p(y_t | y_<t) of each token is computed:
-of a language model as the continuation of its own beginning, of a translation model as the target of a source.
-In most models the probability rises with each copy, which is why searches loop.
+for a language model as the continuation of the first tokens, for a translation model as the target of a source. In
+most models the probability rises with each copy, which is why searches loop.
 """
 
 from __future__ import annotations

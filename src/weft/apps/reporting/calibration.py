@@ -25,7 +25,7 @@ class CalibrationSection:
 
     outputs: Calibration
     tokens: Calibration | None
-    """None if no output has a token."""
+    """Calibration of tokens; None if no output has a token."""
     key: str = "calibration"
     title: str = "Calibration"
 

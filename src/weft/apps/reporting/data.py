@@ -46,9 +46,9 @@ class SplitData:
     name: str
     statistics: CorpusStatistics | None
     problem: str = ""
-    """Why it could not be read, or not all of it."""
+    """The reason why it could not be read completely; empty if it was."""
     overlap: Overlap | None = None
-    """With the training data."""
+    """Overlap with the training data."""
 
     def record(self) -> dict[str, Any]:
         return {
@@ -70,7 +70,7 @@ class DataSection:
     vocabularies: tuple[int, int]
     has_source: bool = True
     frequencies: Frequencies | None = field(default=None, repr=False)
-    """None if the training data could not be read."""
+    """Frequencies in the training data; None if these could not be read."""
     key: str = "data"
     title: str = "Data"
 
@@ -213,7 +213,7 @@ def _frequencies(pairs: list[Pair], recipe: Recipe) -> Frequencies:
 
 
 def _side_lengths(side: SideStatistics) -> tuple[str, LengthHistogram]:
-    """In words, or in characters where words are not separated by spaces, or each text is one word."""
+    """Lengths in words, or in characters where words are not separated by spaces or each text is one word."""
     if next(iter(side.scripts()), "") in UNSPACED or side.words.max <= 1:
         return "characters", side.characters
     return "words", side.words

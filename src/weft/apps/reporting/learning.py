@@ -46,7 +46,7 @@ class LearningSection:
 
 
 def learning_section(log: TrainingLog | None, loss: str) -> LearningSection:
-    """``loss``: the setting training.loss."""
+    """The learning curves of a run; ``loss``: the setting training.loss."""
     unit = (
         "mean 1.5-entmax loss of a target token"
         if loss == "entmax15"

@@ -57,7 +57,7 @@ class TestOutputs:
     name: str
     """"test set", "validation set", or the name of a file."""
     note: str
-    """Why it is not the test set; empty if it is."""
+    """The reason why it is not the test set; empty if it is."""
     split: str | None
     """"test" or "valid", if it is all of this split of the recipe."""
     given: EvaluationSet
@@ -130,7 +130,7 @@ def translate_test_set(
 ) -> TestOutputs:
     """Translate the test set and score it.
 
-    ``units``: those that the frequencies of the training data are of; None if they are not known.
+    ``units``: the units in which the frequencies of the training data were counted; None if there are none.
     """
     name, note, split, given = test_set
     metrics = choose_metrics(run.recipe, request, test_set)

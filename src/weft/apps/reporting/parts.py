@@ -30,7 +30,7 @@ class PartsSection:
     units: tuple[str, str]
     by_length: list[SubsetScore]
     by_frequency: list[SubsetScore]
-    """By the rarest word of the source; empty if the training data could not be read."""
+    """Scores by the rarest word of the source; empty if the training data could not be read."""
     by_word: list[UnitRecall]
     by_seen: list[SubsetScore]
     """Empty if the run does not know what it was trained on."""

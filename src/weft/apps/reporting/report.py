@@ -80,7 +80,7 @@ class RunReport:
         ]
 
     def record(self) -> dict[str, Any]:
-        """For ``--json``: all numbers, by section."""
+        """All numbers of the report by section, for ``--json``."""
         return {
             "run": self.name,
             "version": f"weft {__version__}",

@@ -52,7 +52,7 @@ class SpeedSection:
 
 
 def speed_section(run: str, parameters: int, size: int | None, log: TrainingLog | None) -> SpeedSection:
-    """``size``: bytes of the file of weights."""
+    """Speed and size of a run; ``size``: bytes of the weights file."""
     started = {} if log is None or log.started is None else log.started
     finished = {} if log is None or log.finished is None else log.finished
     steps, seconds, device = finished.get("step"), finished.get("seconds"), started.get("device")

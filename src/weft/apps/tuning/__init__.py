@@ -15,7 +15,7 @@ continues from its checkpoint, bit for bit as if it had not been stopped. Its sc
 from the first step: a learning rate that falls to zero at every rung would need a new training for each rung, and the
 winner would not be the model that its recipe trains.
 
-**Time** (`plan`): the speed of training and validation is measured with as many processes at once as will train; the
+**Time** (`plan`): the speed of training and validation is measured with as many concurrent processes as will train; the
 number of steps is chosen so that everything fits into the given minutes, and never exceeds that of the recipe. After
 each rung the time that is left decides whether fewer than half can continue.
 

@@ -29,11 +29,11 @@ class Candidate:
     """A variant of a recipe."""
 
     name: str
-    """Also of its run folder."""
+    """The name of the candidate and of its run folder."""
     change: str
-    """What it changes, in a few words."""
+    """The change to the recipe, in a few words."""
     reason: str
-    """Why that may help."""
+    """The reason why the change may help."""
     recipe: Recipe
 
     def speed_key(self) -> str:

@@ -29,28 +29,28 @@ def compare_best(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def ensemble_members(folders: Sequence[Path], recipes: Mapping[Path, Recipe]) -> list[Path]:
     """The first run, and the next ones that can be in an ensemble with it; at most three."""
     first = recipes[folders[0]]
-    alike = [
+    compatible = [
         folder
         for folder in folders
         if recipes[folder].tokenizer == first.tokenizer and recipes[folder].model.copies == first.model.copies
     ]
-    return alike[:FINALISTS]
+    return compatible[:FINALISTS]
 
 
 def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:
-    """By the metric of the recipe, with 95 % intervals and the p-value of the difference from the first run."""
+    """Compare by the metric of the recipe, with 95 % intervals and p-values of the differences from the first run."""
     from weft.data.preparation import read_corpus
-    from weft.evaluation.comparison import Candidate, compare_candidates
+    from weft.evaluation.comparison import ComparedRun, compare_candidates
     from weft.evaluation.significance import Resampling
     from weft.translation.load import load
 
     pairs = list(read_corpus(recipe, "valid"))
     candidates = [
-        Candidate(folder.name, recipe, lambda folder=folder: load(folder, device=device))  # type: ignore[misc]
+        ComparedRun(folder.name, recipe, lambda folder=folder: load(folder, device=device))  # type: ignore[misc]
         for folder in finalists
     ]
     if len(members) > 1:
-        candidates.append(Candidate("ensemble", recipe, lambda: load(*members, device=device)))
+        candidates.append(ComparedRun("ensemble", recipe, lambda: load(*members, device=device)))
     if len(candidates) == 1:
         candidates *= 2  # one finalist: its own score
     comparison = compare_candidates(
@@ -70,7 +70,7 @@ def _scores(finalists: list[Path], members: list[Path], recipe: Recipe, device: 
 
 
 def _losses(finalists: list[Path], members: list[Path], recipe: Recipe, device: str) -> dict[str, Any]:
-    """By the loss of a target token."""
+    """Compare by the loss per target token."""
     from weft.data.preparation import read_corpus
     from weft.translation.load import load
 

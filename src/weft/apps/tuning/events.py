@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weft.apps.tuning.candidates import Candidate
-    from weft.apps.tuning.plan import Plan
+    from weft.apps.tuning.plan import TuningPlan
     from weft.apps.tuning.result import TuningResult
 
 
@@ -22,7 +22,7 @@ class TuningStarted(TuningEvent):
 
     candidates: list[Candidate]
     parallel: int
-    """How many train at once."""
+    """The number of candidates that train in parallel."""
     path: str
 
 
@@ -30,7 +30,7 @@ class TuningStarted(TuningEvent):
 class Planned(TuningEvent):
     """The number of steps is chosen."""
 
-    plan: Plan
+    plan: TuningPlan
     left_out: list[str]
     """Candidates for which the time is too short."""
     recipe_steps: int
@@ -59,7 +59,7 @@ class Scored(TuningEvent):
     """The metric of its best validation so far; None if no loss was finite."""
     metric: str
     seconds: float
-    """Of this rung."""
+    """Training time of this rung."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Failed(TuningEvent):
 
 @dataclass(frozen=True)
 class RungFinished(TuningEvent):
-    """Who continues, the best first."""
+    """The candidates that continue are known, the best first."""
 
     rung: int
     survivors: list[str]

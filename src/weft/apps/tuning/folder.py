@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.apps.tuning.candidates import Candidate
-from weft.apps.tuning.job import Job, Outcome
-from weft.apps.tuning.plan import Plan, fitted
+from weft.apps.tuning.job import Outcome, TuningJob
+from weft.apps.tuning.plan import TuningPlan, fitted
 from weft.errors import CheckpointError, option
 from weft.files import read_json, save_text
 from weft.recipe import Recipe
@@ -45,7 +45,7 @@ class TuningFolder:
         self.best = self.path / "best.toml"
         self.picture = self.path / "curves.svg"
         self.seconds_before = 0.0
-        """Used by earlier processes."""
+        """Time used by earlier processes."""
 
     def check(self, recipe: Recipe, minutes: float) -> None:
         """Fail if the folder is neither new nor of a tuning run of this recipe and time; imports no torch."""
@@ -87,20 +87,20 @@ class TuningFolder:
         return self.runs / name
 
     def write_recipe(self, name: str, recipe: Recipe) -> None:
-        """Candidates with the same tokenizer share a prepared corpus in this folder."""
+        """Write a candidate's recipe; those with the same tokenizer share a prepared corpus in this folder."""
         if not recipe.data.streaming:
             key = hashlib.sha256(repr(recipe.tokenizer).encode()).hexdigest()[:8]
             data = recipe.data.model_copy(update={"prepared": str(self.path.resolve() / "corpora" / key)})
             recipe = recipe.model_copy(update={"data": data})
         save_text(self.recipe_path(name), write_toml(recipe))
 
-    def read_plan(self) -> Plan | None:
-        """None if it has not been made."""
+    def read_plan(self) -> TuningPlan | None:
+        """The plan; None if it has not been made."""
         plan = self._read(self.request).get("plan")
-        return None if plan is None else Plan(**plan)
+        return None if plan is None else TuningPlan(**plan)
 
-    def write_plan(self, plan: Plan, candidates: Sequence[Candidate]) -> None:
-        """The recipes of the candidates first: where there is a plan, they are there too."""
+    def write_plan(self, plan: TuningPlan, candidates: Sequence[Candidate]) -> None:
+        """Write the recipes of the candidates, then the plan: where there is a plan, there are recipes too."""
         for candidate in candidates:
             if candidate.name in plan.candidates:
                 self.write_recipe(candidate.name, fitted(candidate.recipe, plan))
@@ -111,14 +111,14 @@ class TuningFolder:
         return list(self._read(self.progress)["rungs"]) if self.progress.is_file() else []
 
     def write_progress(self, seconds: float, rungs: Sequence[Sequence[str]]) -> None:
-        """``seconds``: used by this process."""
+        """Write the time used and the rungs; ``seconds``: the time used by this process."""
         self._write(self.progress, {"seconds": self.seconds_before + seconds, "rungs": rungs})
 
-    def job(self, action: str, name: str, arguments: dict[str, Any], suffix: str = "") -> Job:
+    def job(self, action: str, name: str, arguments: dict[str, Any], suffix: str = "") -> TuningJob:
         """A job whose result is kept in this folder."""
-        return Job(action, name, str(self.results / f"{name}.{suffix or action}.json"), arguments)
+        return TuningJob(action, name, str(self.results / f"{name}.{suffix or action}.json"), arguments)
 
-    def outcome(self, job: Job) -> Outcome | None:
+    def outcome(self, job: TuningJob) -> Outcome | None:
         """The outcome of a job that was done before."""
         return self._read(Path(job.result)) if Path(job.result).is_file() else None
 

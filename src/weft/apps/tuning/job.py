@@ -12,19 +12,19 @@ Outcome = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """Work for a separate process."""
 
     action: str
     """measure, train or compare."""
     name: str
-    """Of the candidate."""
+    """The candidate's name."""
     result: str
     """The file for the result."""
     arguments: dict[str, Any]
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> TuningJob:
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
@@ -32,13 +32,13 @@ class Job:
 
 
 class Runner(Protocol):
-    """Runs jobs, several at once."""
+    """Runs jobs, several in parallel."""
 
     @property
     def parallel(self) -> int:
-        """How many jobs run at once."""
+        """The number of jobs that run in parallel."""
         ...
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    def run(self, jobs: Sequence[TuningJob]) -> Iterator[tuple[TuningJob, Outcome]]:
         """The jobs with their outcomes, in the order in which they end."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from weft.apps.tuning.candidates import Candidate
 from weft.errors import RecipeError, option
-from weft.pairs.halving import Speed, affordable_steps, expected_seconds, rung_sizes, rung_steps
+from weft.pairs.halving import CandidateCost, affordable_steps, expected_seconds, rung_sizes, rung_steps
 from weft.pairs.time_limit.budget import fit_warmup
 from weft.recipe import Recipe
 
@@ -24,27 +24,29 @@ VALIDATION_SHARE = 0.25
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 VALIDATIONS = (8, 16, 24)
-"""How often a training that is not stopped is validated; multiples of 8, so that each rung ends with a validation."""
+"""Possible numbers of validations of a full training; multiples of 8, so that each rung ends with a validation."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What will be trained."""
+class TuningPlan:
+    """The candidates to train, with the steps and validations of each rung."""
 
     candidates: list[str]
     steps: int
-    """Of a training that is not stopped."""
+    """Steps of a candidate that is trained to the end."""
     rungs: list[int]
     """The step that each rung trains to."""
     validations: int
     valid_sentences: int
-    """Translated in each."""
+    """Sentences translated in each validation."""
     seconds: float
-    """Expected, of all rungs."""
+    """Expected time of all rungs."""
 
 
-def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, seconds: float, parallel: int) -> Plan:
-    """A plan for those candidates whose speed is known; ``seconds``: what is left of the time.
+def make_plan(
+    candidates: Sequence[Candidate], speeds: Mapping[str, CandidateCost], *, seconds: float, parallel: int
+) -> TuningPlan:
+    """A plan for the candidates whose speed is known; ``seconds``: the time that is left.
 
     As many candidates as allow for `MIN_SHARE` of the steps of the recipe, but at least `MIN_CANDIDATES`; fewer
     validations than the recipe has where they would follow each other too closely.
@@ -71,7 +73,7 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
             f"{option('minutes')}: {max(seconds, 0.0):.0f} s are left after measuring the speed, time for {steps} "
             f"steps of each candidate; give at least {math.ceil(needed / 60)} min more"
         )
-    return Plan(
+    return TuningPlan(
         candidates=[candidate.name for candidate in measured],
         steps=steps,
         rungs=rung_steps(steps, len(rung_sizes(len(measured)))),
@@ -81,21 +83,23 @@ def make_plan(candidates: Sequence[Candidate], speeds: Mapping[str, Speed], *, s
     )
 
 
-def _sentences(recipe: Recipe, speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> int:
-    """How many sentences each validation translates."""
+def _sentences(
+    recipe: Recipe, speeds: Sequence[CandidateCost], validations: int, *, seconds: float, parallel: int
+) -> int:
+    """The number of sentences that each validation translates."""
     sentences = recipe.training.valid_sentences
     share = validation_share(speeds, validations, seconds=seconds, parallel=parallel)
     return min(sentences, max(round(sentences * share), MIN_SENTENCES)) if share < 1.0 else sentences
 
 
 def number_of_validations(recipe: Recipe) -> int:
-    """How often a candidate is validated: as often as the recipe says, within what rungs and time allow."""
+    """The number of validations of a candidate: that of the recipe, within the limits of rungs and time."""
     training = recipe.training
     wished = training.steps / training.validate_every if training.validate_every else 0
     return min(VALIDATIONS, key=lambda count: abs(count - wished))
 
 
-def validation_share(speeds: Sequence[Speed], validations: int, *, seconds: float, parallel: int) -> float:
+def validation_share(speeds: Sequence[CandidateCost], validations: int, *, seconds: float, parallel: int) -> float:
     """The fraction of the sentences with which validations take at most `VALIDATION_SHARE` of the time."""
     rungs = zip(rung_sizes(len(speeds)), rung_steps(validations, len(rung_sizes(len(speeds)))), strict=True)
     count, reached = 0, 0
@@ -105,8 +109,8 @@ def validation_share(speeds: Sequence[Speed], validations: int, *, seconds: floa
     return min(VALIDATION_SHARE * max(seconds, 0.0) / needed, 1.0) if needed else 1.0
 
 
-def fitted(recipe: Recipe, plan: Plan) -> Recipe:
-    """The recipe for the steps and validations of a plan; what is counted in them is scaled along."""
+def fitted(recipe: Recipe, plan: TuningPlan) -> Recipe:
+    """The recipe with the steps and validations of a plan; settings that count in these units are scaled too."""
     training, steps, validations = recipe.training, plan.steps, plan.validations
     before = training.steps / training.validate_every if training.validate_every else validations
     changes = {
@@ -121,5 +125,5 @@ def fitted(recipe: Recipe, plan: Plan) -> Recipe:
 
 
 def _scaled(count: int, factor: float) -> int:
-    """0 stays 0: never."""
+    """A scaled count, at least 1; 0 stays 0 (never)."""
     return max(round(count * factor), 1) if count else 0

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, several at once, on the cores or GPUs of this machine."""
+"""Jobs in separate processes, several in parallel, on the cores or GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.apps.tuning.job import Job, Outcome
+from weft.apps.tuning.job import Outcome, TuningJob
 from weft.errors import TrainingError
 from weft.files import read_json
 from weft.runtime.processes import child_environment, core_count
@@ -22,22 +22,22 @@ from weft.runtime.processes import child_environment, core_count
 WORKER = ["-m", "weft.apps.tuning.worker"]
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
-"""How long to wait for processes that save their checkpoints."""
+"""Time to wait for processes that save their checkpoints."""
 PER_GPU = 2
 """Candidates that share a GPU by default; a small model does not use all of one."""
 
 
 class Slots(NamedTuple):
-    """Where jobs run."""
+    """The devices and threads that jobs run on."""
 
     devices: list[str]
-    """The device of each job that runs at once."""
+    """The device of each concurrent job."""
     threads: int
-    """Of each process; 0: PyTorch decides."""
+    """CPU threads of each process; 0: PyTorch decides."""
 
 
 def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
-    """By default a candidate on every core, or two on every GPU."""
+    """The slots for candidates: by default one per core, or two per GPU."""
     from weft.runtime.devices import choose_device
 
     cores = core_count()
@@ -53,7 +53,7 @@ def find_slots(device: str, parallel: int | None, candidates: int) -> Slots:
 
 
 class _Running(NamedTuple):
-    job: Job
+    job: TuningJob
     process: subprocess.Popen[bytes]
 
 
@@ -72,9 +72,9 @@ class ProcessRunner:
     def parallel(self) -> int:
         return len(self.slots.devices)
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    def run(self, jobs: Sequence[TuningJob]) -> Iterator[tuple[TuningJob, Outcome]]:
         """The jobs with their outcomes as they end. Those without memory beside others run again alone, at the end."""
-        without_memory: list[Job] = []
+        without_memory: list[TuningJob] = []
         with closing(self._run(jobs, self.parallel)) as outcomes:  # Python 3.12 closes it late otherwise
             for job, outcome in outcomes:
                 if outcome.get("out_of_memory") and self.parallel > 1:
@@ -84,7 +84,7 @@ class ProcessRunner:
                     yield job, outcome
         yield from self._run(without_memory, 1)
 
-    def _run(self, jobs: Sequence[Job], parallel: int) -> Generator[tuple[Job, Outcome], None, None]:
+    def _run(self, jobs: Sequence[TuningJob], parallel: int) -> Generator[tuple[TuningJob, Outcome], None, None]:
         waiting = deque(jobs)
         try:
             while waiting or self.running:
@@ -99,7 +99,7 @@ class ProcessRunner:
         finally:
             self._stop()
 
-    def _start(self, job: Job, slot: int) -> _Running:
+    def _start(self, job: TuningJob, slot: int) -> _Running:
         environment = child_environment()
         if self.slots.threads:
             environment.setdefault("OMP_NUM_THREADS", str(self.slots.threads))
@@ -132,7 +132,7 @@ class ProcessRunner:
                 process.wait()
 
 
-def _outcome(job: Job, code: int, logs: Path) -> Outcome:
+def _outcome(job: TuningJob, code: int, logs: Path) -> Outcome:
     """The result of a process that has ended."""
     try:
         outcome = read_json(job.result)

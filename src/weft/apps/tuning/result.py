@@ -10,7 +10,7 @@ from typing import Any, Literal
 from weft.apps.tuning.candidates import Candidate
 from weft.apps.tuning.folder import TuningFolder
 from weft.apps.tuning.job import Outcome
-from weft.apps.tuning.plan import Plan
+from weft.apps.tuning.plan import TuningPlan
 from weft.files import json_value, save_text
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import write_toml
@@ -21,7 +21,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """What a candidate has reached."""
+    """The scores of a candidate."""
 
     name: str
     change: str
@@ -39,9 +39,9 @@ class CandidateResult:
     """The p-value of its difference from the finished candidate that was best during training."""
     parameters: int = 0
     seconds: float = 0.0
-    """Of training."""
+    """Training time."""
     problem: str = ""
-    """Why it failed."""
+    """The reason for a failure; empty if there was none."""
     curve: tuple[tuple[int, float], ...] = ()
     """Step and metric of each validation."""
 
@@ -53,7 +53,7 @@ class EnsembleResult:
     members: tuple[str, ...]
     value: float
     gain: float
-    """Over the best candidate, in the direction that is better."""
+    """Improvement over the best candidate, in the direction that is better."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class TuningResult:
     steps: int
     rungs: list[int]
     pairs: int
-    """Of the validation set; 0 if the finished candidates could not be compared on it."""
+    """Pairs of the validation set; 0 if the finished candidates could not be compared on it."""
     signature: str
-    """Of the values on the whole validation set."""
+    """Signature of the metric on the whole validation set."""
     problem: str = ""
-    """Why there is no comparison on the whole validation set."""
+    """The reason why there is no comparison on the whole validation set."""
 
     @property
     def best(self) -> CandidateResult:
@@ -91,13 +91,17 @@ class TuningResult:
     def collect(
         cls,
         candidates: Sequence[Candidate],
-        plan: Plan,
+        plan: TuningPlan,
         outcomes: Mapping[str, Sequence[Outcome]],
         failures: Mapping[str, str],
         order: Sequence[str],
         comparison: Outcome,
     ) -> TuningResult:
-        """``order``: of those that did not fail, by their validations during training; ``comparison``: of the best."""
+        """The result of a tuning run.
+
+        ``order``: the candidates that did not fail, ranked by their validations during training. ``comparison``: the
+        comparison of the best ones on the whole validation set.
+        """
         from weft.pairs.halving import better
 
         metric = candidates[0].recipe.training.metric
@@ -127,7 +131,7 @@ class TuningResult:
         )
 
     def difference_from_base(self) -> tuple[int, float] | None:
-        """How much better the best candidate is than the recipe, and at which step.
+        """The improvement of the best candidate over the recipe, and its step.
 
         On the whole validation set if both were trained to the end, else at the last step at which both were validated.
         """
@@ -141,11 +145,11 @@ class TuningResult:
         return None if step is None else (step, sign * (best_values[step] - base_values[step]))
 
     def record(self) -> dict[str, Any]:
-        """For results.json and ``--json``."""
+        """The result as JSON values, for results.json and ``--json``."""
         return dict(json_value(asdict(self)))
 
     def write(self, folder: TuningFolder, recipe: Recipe) -> None:
-        """results.json, results.tsv, best.toml and the picture."""
+        """Write results.json, results.tsv, best.toml and the picture."""
         from weft.pictures.tuning_curves import draw_curves
 
         save_text(folder.path / "results.json", json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""The result of a tuning run for people: a table, the ensemble, and what to do next."""
+"""The result of a tuning run as text: a table, the ensemble, and the next commands."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _within_noise(result: TuningResult) -> CandidateResult | None:
 
 
 def _p_value(best: CandidateResult, second: CandidateResult) -> float | None:
-    """Of their difference; known if one of them is the one that the others were compared with, which has none."""
+    """The p-value of their difference; known if one of them is the candidate that all others are compared with."""
     if best.p_value is None:
         return second.p_value
     return best.p_value if second.p_value is None else None
@@ -101,7 +101,7 @@ def _ensemble(result: TuningResult) -> Iterator[str]:
 
 
 def next_commands(result: TuningResult, folder: TuningFolder, recipe: Recipe) -> Iterator[str]:
-    """How to use the result."""
+    """Commands that use the result."""
     best = shlex.quote(str(folder.run_path(result.best.name)))
     commands = [(f"weft translate {best}", "use the best model")]
     chosen = best

@@ -21,11 +21,11 @@ from weft.apps.tuning.events import (
     TuningStarted,
 )
 from weft.apps.tuning.folder import TuningFolder
-from weft.apps.tuning.job import Job, Outcome, Runner
-from weft.apps.tuning.plan import RESERVE, Plan, make_plan
+from weft.apps.tuning.job import Outcome, Runner, TuningJob
+from weft.apps.tuning.plan import RESERVE, TuningPlan, make_plan
 from weft.apps.tuning.result import TuningResult
 from weft.errors import DataError, RecipeError, TrainingError, option
-from weft.pairs.halving import Speed, Standing, ranked, survivors
+from weft.pairs.halving import CandidateCost, Standing, ranked, survivors
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.source import GivenPairs, PairSource, as_source, check_unused
 from weft.recipe import Recipe, load_recipe
@@ -57,9 +57,9 @@ def tune(
             print(event)
 
     ``recipe``: a recipe, its name or its file; or pairs, for which one is chosen first, as `weft.train` does; ``like``,
-    ``columns`` and ``changes`` are those of `weft.train`. The same call continues a tuning run that was interrupted.
-    ``minutes``: for everything. ``parallel``: candidates that train at once, by default one on every core or two on
-    every GPU. ``runner``: runs the jobs, by default in processes on this machine.
+    ``columns`` and ``changes`` are those of `weft.train`. Repeating the call continues an interrupted tuning run.
+    ``minutes``: the time limit for everything. ``parallel``: the number of candidates that train simultaneously, by
+    default one per core or two per GPU. ``runner``: runs the jobs, by default in processes on this machine.
     """
     changes = [changes] if isinstance(changes, str) else list(changes)
     if isinstance(recipe, Recipe):
@@ -112,7 +112,7 @@ def default_folder(recipe: Recipe) -> Path:
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """The recipe for a file in another folder, of whichever run it was."""
+    """The recipe for a file in another folder, with an absolute data folder; new data are accepted."""
     data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
     return recipe.model_copy(update={"data": data}).accepting_new_data()
 
@@ -148,7 +148,7 @@ class _Tuning:
         self.rungs = folder.read_rungs()
         """The candidates of each rung that was decided on."""
         self.outcomes: dict[str, list[Outcome]] = {candidate.name: [] for candidate in candidates}
-        """Of each candidate, rung by rung."""
+        """The outcomes of each candidate, rung by rung."""
         self.failures: dict[str, str] = {}
 
     @property
@@ -180,7 +180,7 @@ class _Tuning:
         finally:
             self.save()
 
-    def _do(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    def _do(self, jobs: Sequence[TuningJob]) -> Iterator[tuple[TuningJob, Outcome]]:
         """The outcomes of jobs: those that are known, then those that must be done."""
         known = [(job, outcome) for job in jobs if (outcome := self.folder.outcome(job)) is not None]
         yield from known
@@ -190,7 +190,7 @@ class _Tuning:
 
     def _prepare(self) -> Iterator[TuningEvent]:
         """Measure, and make the plan, unless that was done before."""
-        speeds: dict[str, Speed] = {}
+        speeds: dict[str, CandidateCost] = {}
         plan = self.folder.read_plan()
         yield from self._measure(speeds, plan is None)
         if plan is None:
@@ -203,7 +203,7 @@ class _Tuning:
         self.rungs = self.rungs or [plan.candidates]
         yield Planned(plan, left_out, self.recipe.training.steps, self.seconds_left)
 
-    def _measure(self, speeds: dict[str, Speed], is_new: bool) -> Iterator[TuningEvent]:
+    def _measure(self, speeds: dict[str, CandidateCost], is_new: bool) -> Iterator[TuningEvent]:
         """The speed of every candidate, one measurement for those that differ in nothing that takes time.
 
         Of a tuning run that has a plan already, only what failed is found again.
@@ -224,11 +224,11 @@ class _Tuning:
         for job, outcome in self._do(jobs):
             [group] = [group for group in groups.values() if group[0].name == job.name]
             if "failed" not in outcome:
-                speed = Speed(outcome["start"], outcome["step"], outcome["validation"])
+                speed = CandidateCost(outcome["start"], outcome["step"], outcome["validation"])
                 speeds.update({candidate.name: speed for candidate in group})
                 continue
             if job.name == BASE and outcome.get("error") in SAME_FOR_ALL:
-                Path(job.result).unlink(missing_ok=True)  # to be tried again once it is mended
+                Path(job.result).unlink(missing_ok=True)  # so that it is tried again after a correction
                 raise getattr(errors, outcome["error"])(outcome["failed"])
             for candidate in group:
                 yield self._fail(candidate.name, outcome["failed"])
@@ -239,7 +239,7 @@ class _Tuning:
         self.failures[name] = reason
         return Failed(name, reason)
 
-    def _train(self, plan: Plan, rung: int) -> Iterator[TuningEvent]:
+    def _train(self, plan: TuningPlan, rung: int) -> Iterator[TuningEvent]:
         """Train the candidates of a rung, and decide which of them continue."""
         step, names = plan.rungs[rung], self.rungs[rung]
         yield RungStarted(rung + 1, len(plan.rungs), step, names)
@@ -265,7 +265,7 @@ class _Tuning:
         continuing = self.rungs[rung + 1]
         yield RungFinished(rung + 1, continuing, [name for name in alive if name not in continuing])
 
-    def _training_job(self, name: str, step: int) -> Job:
+    def _training_job(self, name: str, step: int) -> TuningJob:
         arguments = {
             "recipe": str(self.folder.recipe_path(name)),
             "folder": str(self.folder.run_path(name)),
@@ -281,14 +281,14 @@ class _Tuning:
         outcome = self.outcomes[name][-1]
         return Standing(name, outcome["score"], outcome["loss"])
 
-    def _cost(self, name: str) -> Speed:
-        """Of the last rung of a candidate: seconds until its first step, and of a step with its validations."""
+    def _cost(self, name: str) -> CandidateCost:
+        """Seconds before the first step and seconds per step, validations included, in a candidate's last rung."""
         if self._has_finished(name):
-            return Speed(0.0, 0.0)
+            return CandidateCost(0.0, 0.0)
         *before, last = self.outcomes[name]
         seconds = last["training_seconds"] - (before[-1]["training_seconds"] if before else 0.0)
         steps = last["step"] - (before[-1]["step"] if before else 0)
-        return Speed(max(last["seconds"] - seconds, 0.0), seconds / max(steps, 1))
+        return CandidateCost(max(last["seconds"] - seconds, 0.0), seconds / max(steps, 1))
 
     def _order(self) -> list[str]:
         """Candidates that did not fail: by the rung that they have reached, then by their score."""
@@ -298,7 +298,7 @@ class _Tuning:
             order += [standing.name for standing in ranked(standings)]
         return order
 
-    def _compare(self, plan: Plan) -> TuningResult:
+    def _compare(self, plan: TuningPlan) -> TuningResult:
         """The finalists and the ensemble on the whole validation set."""
         order = self._order()
         finalists = [name for name in self.rungs[-1] if name in order]

@@ -1,7 +1,7 @@
 """The process of one job of a tuning run: measure a candidate, train it to a rung, or compare the best ones.
 
-``python -m weft.apps.tuning.worker JOB``, where JOB is the JSON of a `Job`. The result is a JSON file, written in one
-piece; a job that fails writes the reason. A signal, or the end of the parent process, saves a checkpoint first.
+``python -m weft.apps.tuning.worker JOB``, where JOB is the JSON of a `TuningJob`. The result is a JSON file, written in
+one piece; a job that fails writes the reason. A signal, or the end of the parent process, saves a checkpoint first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.apps.tuning.job import Job
+from weft.apps.tuning.job import TuningJob
 from weft.errors import WeftError, is_out_of_memory
 from weft.files import read_json, save_text
 from weft.pairs.halving import better, is_finite
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 STARTED = time.monotonic()
 LOCK_SECONDS = 60.0
-"""How long to wait for a worker of a killed parent, which is saving its checkpoint."""
+"""Time to wait for a worker of a killed parent, which is saving its checkpoint."""
 
 
 def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds to start, of a step and of a validation; ``seconds``: how long to measure."""
+    """Seconds before the first step, per step and per validation; ``seconds``: the duration of the measurement."""
     from weft.data.preparation import check_files, prepare
     from weft.pairs.time_limit import speed
     from weft.runs.layout import RunFolder
@@ -57,7 +57,7 @@ def measure(arguments: Mapping[str, Any]) -> dict[str, Any]:
     model = build_initial_model(recipe, prepared.tokenizers, device)
     validation = RecipeValidation(recipe, pairs, prepared, device)
     ready = time.monotonic()
-    run = speed.Measured(model, prepared.data, TrainingContext(training, recipe.seed, device), validation)
+    run = speed.MeasuredRun(model, prepared.data, TrainingContext(training, recipe.seed, device), validation)
     translates = training.metric != "loss"
     measured = speed.measure(run, seconds=arguments["seconds"], translates=translates)
     return {
@@ -103,7 +103,7 @@ def _validated_step(folder: RunFolder) -> int:
 
 
 def _state(folder: RunFolder) -> dict[str, Any]:
-    """Of the newest checkpoint."""
+    """The training state in the newest checkpoint."""
     return dict(read_json(folder.checkpoint_path(folder.newest_step()) / "state.json"))
 
 
@@ -156,7 +156,7 @@ ACTIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 }
 
 
-def run(job: Job) -> None:
+def run(job: TuningJob) -> None:
     """Do a job and write its result, or why it failed."""
     try:
         result = ACTIONS[job.action](job.arguments)
@@ -180,4 +180,4 @@ def _reason(error: Exception) -> str:
 
 if __name__ == "__main__":
     when_parent_ends(int(sys.argv[2]), lambda: os.kill(os.getpid(), signal.SIGTERM))  # with a checkpoint
-    run(Job.from_json(sys.argv[1]))
+    run(TuningJob.from_json(sys.argv[1]))

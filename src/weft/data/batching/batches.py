@@ -52,7 +52,7 @@ class Part(NamedTuple):
     """One corpus of a mixture."""
 
     start: int
-    """Its first row in the store."""
+    """The first row of the part in the store."""
     pairs: int
     variants: int = 1
     """Number of stored copies, each tokenized differently (BPE-dropout); variant v starts at start + v · pairs."""
@@ -197,7 +197,7 @@ class BatchStream(Protocol):
     """An endless stream of batches, some for each step."""
 
     position: Position
-    """After the last batch taken."""
+    """Position after the last batch taken."""
 
     def take(self, step: int, count: int) -> list[LazyBatch]:
         """The batches of a step. Steps are taken in order."""

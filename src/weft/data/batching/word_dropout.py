@@ -40,7 +40,7 @@ def protected_ids(tokenizers: Tokenizers, symbols: Collection[str] = ()) -> froz
 def with_word_dropout(
     steps: Iterator[StepBatches], probability: float, *, seed: int, protected: Collection[int]
 ) -> Iterator[StepBatches]:
-    """The same steps with word dropout; ``protected``: source ids that are never replaced."""
+    """Apply word dropout to the source tokens of steps; ``protected``: source ids that are never replaced."""
     for step in steps:
         batches = [
             drop_words(batch, probability, np.random.default_rng([seed, step.step, number, STREAM]), protected)

@@ -1,1 +1,1 @@
-"""Which columns of a file hold the sources and the targets, and the pairs of such a file."""
+"""Columns of sources and targets in a file, and the pairs of such a file."""

@@ -1,4 +1,4 @@
-"""Which columns of a table are the source, the target and features."""
+"""Finding the columns of a table that are the source, the target and features."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class GivenPairs(NamedTuple):
 
 
 def given_pairs(recipe: Recipe, file: str, columns: tuple[str, str] | None = None) -> GivenPairs:
-    """The pairs of a file for a run of this recipe; ``columns``: those of source and target, by name or number."""
+    """The pairs of a file for a run of this recipe; ``columns``: source and target, by name or number."""
     sources = recipe.model.sources.count
     if file == "-" or not Path(file).exists():  # reading it reports why
         return GivenPairs(pair_file(file, sources=sources))

@@ -71,7 +71,7 @@ class PairInput:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name of the file in messages."""
         return display_name(self.file) if self.targets is None else f"{self.file} and {self.targets}"
 
     @property
@@ -250,7 +250,7 @@ class RowStream:
             except pyarrow.ArrowInvalid as error:
                 raise DataError(f"{display_name(path)}: not a Parquet file ({error})") from None
         if metadata is None:
-            raise DataError(f"{path}: a compressed Parquet file; decompress it, Parquet has a compression of its own")
+            raise DataError(f"{path}: a compressed Parquet file; decompress it, Parquet has its own compression")
         if len(names) < 2:
             shown = f" ({names[0]})" if names else ""
             raise DataError(f"{display_name(path)}: {plural(len(names), 'column')} of text{shown}; expected two")

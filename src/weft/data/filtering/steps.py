@@ -46,7 +46,7 @@ class Step(StepSettings):
 
     @abstractmethod
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
-        """For each pair what it becomes, or None if it is dropped. Random draws depend on `key` and the pair alone."""
+        """The transformed pairs, with None for dropped ones. Random draws depend on `key` and the pair alone."""
 
 
 class Length(Step):

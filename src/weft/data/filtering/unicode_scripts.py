@@ -85,7 +85,7 @@ _script_indices = np.full(0, _UNKNOWN, np.uint8)
 
 
 def letter_scripts(codes: np.ndarray) -> np.ndarray:
-    """For each character the index of its script in `SCRIPTS`; 0 if it is not a letter, or of no single script."""
+    """The index of each character's script in `SCRIPTS`; 0 if it is not a letter, or of no single script."""
     global _script_indices
     if not len(_script_indices):
         _script_indices = np.full(0x110000, _UNKNOWN, np.uint8)
@@ -99,7 +99,7 @@ def letter_scripts(codes: np.ndarray) -> np.ndarray:
 
 
 def letters_in(texts: Sequence[str], allowed: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """For each text, how many of its letters are of one of the allowed scripts, and how many letters it has."""
+    """The number of letters of allowed scripts, and of all letters, in each text."""
     indices = letter_scripts(code_points("".join(texts)))
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     is_allowed = np.isin(np.arange(len(SCRIPTS)), [SCRIPTS.index(name) for name in allowed if name != COMMON])

@@ -259,9 +259,9 @@ class ReadPair(NamedTuple):
     """A pair of a corpus."""
 
     stored: Pair
-    """As it is in the corpus."""
+    """The pair as it is in the corpus."""
     seen: Pair
-    """As a model sees it, with the pipeline and the tag applied."""
+    """The pair as a model sees it, with the pipeline and the tag applied."""
 
 
 def read_entry(recipe: Recipe, entry: CorpusEntry, row_errors: Counter[str]) -> Iterator[ReadPair]:

@@ -173,7 +173,7 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
         joint = learn_kind(settings.kind, chain(sources, targets))
         return Tokenizers(joint, joint)
     if recipe.source_role == "prompt":
-        raise RecipeError("tokenizer.joint: a language model reads prompts and answers alike; it needs joint = true")
+        raise RecipeError("tokenizer.joint: a language model has one tokenizer for both sides; it needs joint = true")
     return Tokenizers(learn_kind(settings.kind, sources), learn_kind(settings.target_unit, targets))
 
 

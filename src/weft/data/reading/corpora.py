@@ -261,7 +261,7 @@ class Instructions(_FileCorpus):
 
     @cached_property
     def templates(self) -> tuple[Template, Template]:
-        """With and without an input."""
+        """The templates with and without an input."""
         return Template.parse(self.settings.template), Template.parse(self.settings.template_without_input)
 
     def blocks(self) -> Iterator[Block]:

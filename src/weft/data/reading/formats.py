@@ -1,4 +1,4 @@
-"""Which format a table has. The formats are in the table `weft.recipe.choices.FORMATS`, one file each."""
+"""Finding the format of a table. The formats are in the table `weft.recipe.choices.FORMATS`, one file each."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from weft.files import replacing
 
 
 def read_pairs(path: Path | str, *, sources: int = 1) -> Iterator[Pair]:
-    """The pairs of a tab-separated file; ``sources``: how many source columns it has."""
+    """The pairs of a tab-separated file; ``sources``: the number of source columns."""
     return read(pair_file(str(path), sources=sources))
 
 

@@ -51,7 +51,7 @@ def copy_bounded(pipe: BinaryIO, copy: BinaryIO, path: str) -> None:
 
 
 SPOOLS: dict[object, tuple[BinaryIO | None, BinaryIO]] = {}
-"""For each pipe, by its identity, its origin and the temporary file that it was copied to.
+"""The origin of each pipe, by its identity, and the temporary file that it was copied to.
 
 The identity is ``-`` or path, device and inode: another pipe of the same name, in another folder or made later, is
 another one.

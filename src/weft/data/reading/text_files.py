@@ -84,7 +84,7 @@ class Chunk(NamedTuple):
 
 
 class RecordError(Exception):
-    """Why a record has no pair: the kind of error, and the message that follows its location."""
+    """The reason why a record has no pair: the kind of error, and the message that follows its location."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

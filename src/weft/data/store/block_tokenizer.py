@@ -46,14 +46,14 @@ class BlockTokenizerSpec:
 
     recipe: Recipe
     tokenizers: Tokenizers | tuple[Path, ...] = ()
-    """Or the file of both sides, or those of source and target; none: pairs are only read and filtered."""
+    """Tokenizers, or their file for both sides, or one file per side; none: pairs are only read and filtered."""
     steps: tuple[Step, ...] = ()
     variant: int = 0
     """BPE-dropout gives each variant another tokenization."""
     examples: int = 0
     """Number of dropped pairs to send back for each drop reason."""
     length_divisor: int = 0
-    """Which pairs get a fingerprint: those whose source has a length that this divides; 0: none."""
+    """Pairs whose source length is a multiple of this get a fingerprint; 0: none."""
 
 
 class FlatSequences(NamedTuple):
@@ -103,13 +103,13 @@ class TokenizedBlock:
     source: FlatSequences = field(default_factory=FlatSequences.empty)
     target: FlatSequences = field(default_factory=FlatSequences.empty)
     hashes: dict[int, np.ndarray] = field(default_factory=dict)
-    """For each `duplicates` step the hashes of all rows; 0 where a row did not reach it."""
+    """The hashes of all rows for each `duplicates` step; 0 where a row did not reach it."""
     row_errors: Counter[str] = field(default_factory=Counter)
     """Unreadable and blank rows, by the kind of error."""
     first_errors: dict[str, str] = field(default_factory=dict)
     """The first message of each kind of error."""
     examples: dict[int, list[tuple[str, Pair]]] = field(default_factory=dict)
-    """For each drop reason some pairs, with their locations."""
+    """Some pairs for each drop reason, with their locations."""
     fingerprints: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Fingerprints of the kept pairs, including those that a `duplicates` step will drop."""
     fatal: str | None = None

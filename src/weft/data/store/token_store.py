@@ -80,7 +80,7 @@ class TokenStore:
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Where each row starts, and where the last one ends."""
+    """The start of each row, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
@@ -124,7 +124,7 @@ class PairStore:
     source: TokenStore
     target: TokenStore
     stored_size: CorpusSize | None = None
-    """Its size, if it is stored; else it is counted on demand."""
+    """The stored size of the corpus; None: it is counted on demand."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -208,7 +208,7 @@ class StoreWriter:
         self.max_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         """The most bytes of a store in memory."""
         self.starts: dict[str, np.ndarray] = {}
-        """In memory: where the rows of each side start."""
+        """The starts of the rows of each side, in memory."""
 
     def _file(self, name: str) -> BinaryIO:
         return io.BytesIO() if self.folder is None else (self.folder / name).open("w+b")

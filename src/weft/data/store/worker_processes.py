@@ -35,7 +35,7 @@ def parallel_map(
 ) -> Iterator[Result]:
     """``factory(argument)`` of every item, in order; with 0 workers, in this process.
 
-    ``advice``: what to do if a worker is killed.
+    ``advice``: the text that tells what to do if a worker is killed.
     """
     if workers < 1:
         yield from map(factory(argument), items)

@@ -35,7 +35,7 @@ _POINTWISE: tuple[object, ...] = (1.0, 0, torch.float32, "none", [], "")
 class Int8Linear(nn.Module):
     """x -> W x + b in integers; with several inputs, W [x_1; …; x_n] + b.
 
-    ``bound``: what no input's magnitude exceeds (larger inputs are clamped to it); None: unknown.
+    ``bound``: an upper bound on the magnitude of inputs (larger ones are clamped to it); None: unknown.
     """
 
     def __init__(self, weight_GD: Tensor, bias_G: Tensor | None = None, *, bound: float | None = None) -> None:

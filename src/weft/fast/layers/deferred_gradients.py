@@ -242,7 +242,7 @@ class DeferredMatrices:
         return _MatricesProduct.apply(vectors_B1D.squeeze(1), matrix_BSD, record, along_columns).unsqueeze(1)
 
     def _copy(self) -> DeferredMatrices:
-        """With the same record."""
+        """A copy with the same record."""
         copied = object.__new__(DeferredMatrices)
         copied.__dict__.update(self.__dict__)
         return copied

@@ -42,7 +42,7 @@ def adds_on_cpu(residual: Tensor, values: Tensor, probability: float) -> bool:
 
 
 def add_dropped(residual: Tensor, values: Tensor, probability: float) -> Tensor:
-    """In one pass over memory."""
+    """Add the dropped-out values in one pass over memory."""
     return torch.addcmul(residual, values, dropout_mask(values.shape, probability, values.dtype))
 
 

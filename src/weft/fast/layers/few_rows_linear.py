@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 MAX_ROWS = 8
-"""For more rows the gain is small."""
+"""The largest number of rows; with more rows the gain is small."""
 
 
 class FewRowsWeights(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which layers use weft's own kernels in training: on CUDA, Transformers in half, LSTMs in single precision.
+"""Layers that use weft's own kernels in training: on CUDA, Transformers in half, LSTMs in single precision.
 
 In the layers of a Transformer everything that is not a matrix product is fused by hand, forwards and backwards, so that
 they gain nothing from `torch.compile`. Each function equals the module that it is given; tests/fast/triton and

@@ -83,7 +83,7 @@ def is_plain_lstm(stack: RecurrentStack) -> bool:
 
 
 def input_feeding(decoder: RecurrentDecoder, embedded: Ragged, memory: Memory, return_attention: bool) -> Run:
-    """By the kernel for input feeding, with its own backward pass."""
+    """Input feeding by its kernel, which has its own backward pass."""
     from weft.fast.cpu.input_feeding import FeedingWeights, feed_inputs
 
     assert memory.keys is not None and decoder.readout is not None

@@ -154,7 +154,7 @@ def applies_to_layer(
     source_pattern: AttentionPattern | None = None,
     recorder: AttentionRecorder | None = None,
 ) -> bool:
-    """In a stack of such layers."""
+    """Whether the layer is in a stack of such layers."""
     return isinstance(stream_ND, Stream)
 
 
@@ -245,7 +245,7 @@ def _add(residual: ResidualBlock, stream: Stream, output_ND: Tensor) -> Stream:
 
 
 def applies_to_memory(self: TransformerDecoder, encoded: Encoded) -> bool:
-    """Not in training on a GPU, where padding would be computed with."""
+    """Whether this applies: not in training on a GPU, where padding would take part in computations."""
     return not (encoded.states.values.is_cuda and torch.is_grad_enabled())
 
 

@@ -68,7 +68,7 @@ class _EncoderGraph:
             self.encoder = RecordedFunction(encode, graphs)
 
     def _padded_lengths(self, batch: Ragged) -> np.ndarray:
-        """With one more row, which has the tokens that are missing."""
+        """Lengths with one more row, which has the missing tokens."""
         return np.append(batch.lengths.numpy(), self.tokens - batch.layout.total)
 
     def replay(self, batch: Ragged) -> Tree:

@@ -4,7 +4,7 @@ A graph belongs to a number of prompts and a length. Prompts are padded on the r
 changes nothing for the tokens before; a shape is recorded when it occurs for the second time. Plain counterpart:
 `PrefixLM.read_prompts`; tests/fast/recording/test_prompts.py compares them.
 
-All prompts on a GPU are read at once, and padded, so that the steps of a search have few shapes. Equal to
+All prompts on a GPU are read together, and padded, so that the steps of a search have few shapes. Equal to
 `weft.models.prompted_lm.read_prompts` up to rounding, and to `PromptedLM.encode`, whose memory may be padded;
 tests/fast/recording/test_prompts_read_at_once.py.
 """
@@ -68,7 +68,7 @@ def has_many_shapes(self: PromptedLM, prompts_BM: Tensor) -> bool:
 
 
 def encode_padded(self: PromptedLM, prompts_BM: Tensor) -> PromptMemory:
-    """With prompts padded on the right to a multiple of `LENGTH_MULTIPLE`."""
+    """Encode prompts padded on the right to a multiple of `LENGTH_MULTIPLE`."""
     memory: PromptMemory = plain_of(PromptedLM.encode)(self, prompts_BM)
     return memory._replace(prompts_BM=functional.pad(prompts_BM, (0, -prompts_BM.shape[1] % LENGTH_MULTIPLE)))
 

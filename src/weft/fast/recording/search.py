@@ -36,7 +36,7 @@ INITIAL_CAPACITY = 32
 READ_DELAY, FEW_ROWS = 2, 64
 """Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
-"""In sentences; `few_active` treats batches above, between and below these sizes differently."""
+"""Sizes in sentences; `few_active` treats batches above, between and below them differently."""
 LARGE_TENSOR = 2**16
 """Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
 would divide a large one among too few blocks."""
@@ -89,7 +89,7 @@ class StepGraph:
         self.events[time].record(self.stream)
 
     def done(self, time: int) -> np.ndarray:
-        """Which sentences were done after a step."""
+        """The sentences that were done after a step."""
         event = self.events[time]
         if not event.query():
             self.idle.set()
@@ -319,7 +319,7 @@ def few_active(size: int) -> int:
 
 
 def pad_sentences(state: SearchState, size: int) -> SearchState:
-    """With ``size`` sentences, those added being done already."""
+    """The state padded to ``size`` sentences; the added ones are done already."""
     count = len(state.sentences_B)
     return state if count == size else take_sentences(state, torch.arange(count, device=state.done_B.device))
 

@@ -43,7 +43,7 @@ class HistoryCache(NamedTuple):
         return additive_mask(empty_T, self.history_RTD.dtype).expand(self.history_RTD.shape[:2])
 
     def append(self, states_RD: Tensor) -> HistoryCache:
-        """With the next state of every hypothesis."""
+        """The history with the next state of every hypothesis appended."""
         self.history_RTD.index_copy_(1, self.length_1, states_RD[:, None])
         return self._replace(length_1=self.length_1 + 1)
 

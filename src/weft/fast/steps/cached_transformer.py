@@ -76,7 +76,7 @@ class CachedStep(NamedTuple):
     """The result of `cached_step`."""
 
     stream_RD: Tensor
-    """After the final norm."""
+    """The residual stream after the final norm."""
     state: CachedState
     attention_RS: Tensor | None
     """Mean weights of the heads that are the word alignment, if the state asks for them: over the source or, without

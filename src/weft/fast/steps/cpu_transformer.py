@@ -29,7 +29,7 @@ class LazyState(NamedTuple):
 
     layers: tuple[KeysValues, ...]
     rows_R: Tensor | None = None
-    """Which row of the layers belongs to each hypothesis; None: its own. The next step copies them in this order."""
+    """The row of the layers of each hypothesis; None: its own. The next step copies them in this order."""
 
     def select_rows(self, rows: Tensor) -> LazyState:
         is_as_long = len(rows) == len(self.layers[0].keys)
@@ -43,7 +43,7 @@ class LazyState(NamedTuple):
         return rows if self.rows_R is None else self.rows_R.index_select(0, rows)
 
     def copied(self) -> TransformerState:
-        """With the rows where they belong."""
+        """The state with its rows copied to their hypotheses."""
         return TransformerState(self.layers if self.rows_R is None else select(self.layers, self.rows_R))
 
 

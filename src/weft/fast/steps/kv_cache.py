@@ -51,7 +51,7 @@ class KVCache(NamedTuple):
         return cls(stored, _own_rows(rows, capacity, device), torch.full((1,), length, device=device))
 
     def restart(self) -> None:
-        """Without tokens: what is stored after the last one is never read."""
+        """The cache without tokens: whatever is stored after the last one is never read."""
         self.length.zero_()
 
     def select_rows(self, rows: Tensor) -> KVCache:
@@ -84,7 +84,8 @@ class KVCache(NamedTuple):
     ) -> Tensor:
         """Store each hypothesis's next token in a layer and attend to its history with it: outputs (R, H, D).
 
-        ``projected_RHD``: queries, keys and values, one head after the other. ``prefix``: what precedes the history.
+        ``projected_RHD``: queries, keys and values, one head after the other. ``prefix``: the tokens before the
+        history.
         """
         if projected_RHD.is_cuda and normalize is softmax:
             from weft.fast.triton.step_attention import HEAD_WIDTHS, Cache, Source, cached_attention

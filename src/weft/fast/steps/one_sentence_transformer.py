@@ -178,14 +178,14 @@ def _few_rows(linear: nn.Linear, rows: int) -> FewRowsWeights:
 
 
 class _Storage(NamedTuple):
-    """Where a layer writes the queries, keys and values of new tokens, and what it reads: views of one tensor.
+    """Views of one tensor: where a layer writes the queries, keys and values of new tokens, and where it reads.
 
-    K key–value heads are shared by G heads each. Of all layers together, each view has another axis in front.
+    K key–value heads are shared by G heads each. For all layers together, each view has another axis in front.
     """
 
     new_RE: Tensor
     rotated_RHC: Tensor | None
-    """If positions are rotary: the new queries and keys as complex numbers: pairs of neighboring values."""
+    """The new queries and keys as complex numbers (pairs of neighboring values), if positions are rotary."""
     queries_KGRD: Tensor
     keys_KDP: Tensor
     values_KPD: Tensor
@@ -195,7 +195,7 @@ class _Pool:
     """The queries, keys and values of all tokens of all hypotheses, in the order in which they were computed."""
 
     def __init__(self, layers: int, heads: Heads, capacity: int, *, is_rotary: bool) -> None:
-        """``capacity``: how many tokens there is room for."""
+        """``capacity``: the number of tokens that fit."""
         queries, keys_values, width = heads
         self.layers, self.heads, self.capacity, self.is_rotary = layers, heads, capacity, is_rotary
         pool_LPE = torch.empty(layers, capacity, (queries + 2 * keys_values) * width)

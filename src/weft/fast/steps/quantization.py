@@ -108,7 +108,7 @@ class _Bounds(NamedTuple):
 def _input_bounds(decoder: RecurrentDecoder, encoder: RecurrentStack | None, embedding_VE: Tensor) -> _Bounds:
     """Bounds that follow from |tanh| ≤ 1 and |h_t| ≤ 1 if |h_0| ≤ 1, as with every bridge from a recurrent encoder.
 
-    ``encoder``: its stack, if it is recurrent.
+    ``encoder``: the stack of the encoder, if it is recurrent.
     """
     maximum = max(1.0, float(embedding_VE.detach().abs().max()))
     embedded = maximum if maximum <= MAX_BOUND else None

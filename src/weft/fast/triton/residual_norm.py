@@ -63,7 +63,7 @@ def _backward(  # type: ignore[no-untyped-def]
     gradients, rows, width, threshold, factor,
     drops: tl.constexpr, is_layer_norm: tl.constexpr, tile_r: tl.constexpr, tile_w: tl.constexpr,
 ):  # fmt: skip
-    """``d_x`` is the gradient of x; without dropout that of f is that of x. ``gradients``: those of y, 1 or 2."""
+    """``d_x`` is the gradient of x; without dropout that of f is that of x. ``gradients``: gradients of y, 1 or 2."""
     part, parts = tl.program_id(0), tl.num_programs(0)
     d = tl.arange(0, tile_w)
     w = tl.load(weight + d, mask=d < width, other=0.0).to(tl.float32)[None, :]

@@ -37,13 +37,14 @@ CHUNK_EMISSIONS = 1 << 28
 """Values of the emissions of hard attention that exist at a time on a GPU."""
 
 ROW_ALIGNMENT = 16
-"""On a CPU the rows of a chunk begin at multiples of this many numbers, beyond the last logit of the row before.
+"""Row alignment on a CPU: the rows of a chunk begin at multiples of this many numbers, beyond the last logit of the row
+before.
 
 Where rows begin anywhere, as they do if the size of the vocabulary is odd, the product that computes the logits takes
 half as long again (AVX2: 54 instead of 82 GFLOP/s for 526 × 256 by 256 × 7969).
 """
 MIN_PADDED_VOCABULARY = 256
-"""Below, padding gains nothing."""
+"""The vocabulary size below which padding gains nothing."""
 
 ITERATIONS = 9
 """Iterations of Newton's method for the threshold of 1.5-entmax."""

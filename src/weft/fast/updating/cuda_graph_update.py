@@ -84,7 +84,7 @@ def linear_weights(model: Model) -> list[Tensor]:
 
 
 def should_compile(model: Model, settings: TrainingSettings) -> bool:
-    """Whether to compile; ``auto``: if the run is long. It takes half a minute and saves a quarter of the time."""
+    """Whether to compile; "auto" does so for long runs: it takes half a minute and saves a quarter of the time."""
     if settings.compile != "auto":
         return settings.compile == "on"
     if not layers_to_compile(model, settings):
@@ -211,7 +211,7 @@ class CapturedUpdate:
             maybe_mark_dynamic(side.layout.device_offsets, 0)
 
     def copy_from(self, batch: Batch, begin: int) -> None:
-        """Copy a batch here; ``begin``: what the decoder reads first."""
+        """Copy a batch into the buffers; ``begin``: the first input of the decoder."""
         self.source.copy_from(batch.source)
         self.inputs.copy_from(batch.target.shifted(begin))
         targets = pad(batch.target.values, len(self.targets), IGNORE_INDEX)

@@ -27,7 +27,7 @@ from weft.runtime.switches import single_core_threads
 from weft.training.update import PlainUpdate, TrainingContext
 
 MAX_SHARES = 4
-"""With more cores, operations are divided among them as usual."""
+"""The largest number of shares; with more cores, operations are divided among them as usual."""
 MIN_SHARE_PRODUCTS = 1 << 32
 """Parameters times target tokens of a share: with less, Python takes too much of the time, and cores wait for it."""
 

@@ -1,4 +1,4 @@
-"""Which file of a folder is the checkpoint, and which are its vocabularies."""
+"""Finding the checkpoint of a folder and its vocabularies."""
 
 from __future__ import annotations
 

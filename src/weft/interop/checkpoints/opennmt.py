@@ -100,7 +100,7 @@ def _tensors(content: dict[str, Any], path: Path) -> CheckpointTensors:
     """The tensors of the model, with those of the generator, under the names of newer versions."""
     model, generator = content.get("model"), content.get("generator")
     if not isinstance(model, dict) or not isinstance(generator, dict):
-        raise Configuration({}, str(path)).error("model", "holds no weights; are they in a file of their own?")
+        raise Configuration({}, str(path)).error("model", "holds no weights; are they in a separate file?")
     renamed: dict[str, Any] = {}
     for name, tensor in model.items():
         name = re.sub(r"\.b_2$", ".bias", re.sub(r"\.a_2$", ".weight", str(name)))

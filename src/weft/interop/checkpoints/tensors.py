@@ -16,7 +16,7 @@ class CheckpointTensors:
     """The tensors by name."""
 
     def __init__(self, values: Any, where: str) -> None:
-        """``values``: a state dictionary; ``where``: the file, for messages."""
+        """``values``: a state dictionary; ``where``: the name of the file, for messages."""
         if not isinstance(values, Mapping) or not all(isinstance(value, Tensor) for value in values.values()):
             raise CheckpointError(f"{where}: damaged: its model is not a dictionary of tensors")
         self.where = where

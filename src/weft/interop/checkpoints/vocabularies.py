@@ -38,7 +38,7 @@ class TokenList(NamedTuple):
     """The vocabulary of one side."""
 
     file: Path
-    """Where it was read, for messages."""
+    """The file that it was read from, for messages."""
     names: tuple[str, ...]
     """The tokens, by id."""
     special: SpecialNames = SpecialNames()

@@ -1,4 +1,4 @@
-"""Which class of transformers computes what a model of weft computes, or why there is none.
+"""The class of transformers that computes the same function as a model of weft, or the reason why there is none.
 
     norm_placement  embedding_norm  positions              class
     post            no              sinusoidal, learned    Marian
@@ -33,7 +33,7 @@ BART_LIKE = {
     ("pre", False): "pegasus",
     ("pre", True): "mbart",
 }
-"""By norm_placement and embedding_norm."""
+"""Model types by norm_placement and embedding_norm."""
 BART_EPSILON = 1e-5
 BART_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
 T5_ACTIVATIONS = {
@@ -44,7 +44,7 @@ T5_ACTIVATIONS = {
 UNITS = ("bpe", "unigram", "word", "character", "byte", "imported")
 """Kinds of tokenizers that can be a tokenizer.json, or are one."""
 NO_PADDING = "a padding token cannot be added: T5 has no bias that rules it out as an output"
-"""Of a tokenizer that was learned here, which has none."""
+"""Refusal for a tokenizer that weft has learned, which has no padding token."""
 
 
 def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
@@ -77,7 +77,7 @@ def find_architecture(recipe: Recipe) -> tuple[str | None, str]:
 
 
 def unsupported_recipe(recipe: Recipe) -> str | None:
-    """Why a run of this recipe cannot be exported, in one line that names a setting; None if it can.
+    """The reason why a run of this recipe cannot be exported, in one line that names a setting; None if it can.
 
     Tokenizers that are not learned from the training pairs are not looked at.
     """
@@ -95,7 +95,7 @@ def unsupported_recipe(recipe: Recipe) -> str | None:
 
 
 def unsupported_unit(side: str, unit: str, *, special: bool, splits_punctuation: bool) -> str | None:
-    """Why a tokenizer of this kind cannot be a tokenizer.json.
+    """The reason why a tokenizer of this kind cannot be a tokenizer.json; None if it can.
 
     ``special``: whether it knows tags, symbols, protected patterns or decomposed characters.
     """

@@ -125,7 +125,7 @@ class _Stack(StackReader):
         return None if torch.allclose(table_PD, expected_PD, rtol=0, atol=TABLE_TOLERANCE) else table_PD
 
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of a `TransformerStack`."""
+        """Tensors by the names of a `TransformerStack`."""
         tensors: dict[str, Tensor] = {}
         if self.table is not None:
             tensors["positions.weight_PD"] = self.table

@@ -53,7 +53,7 @@ def configuration(kind: str, settings: ModelSettings) -> dict[str, Any]:
 
 
 def positions(settings: ModelSettings) -> int:
-    """How many positions both sides have."""
+    """The number of positions on both sides."""
     learned = [
         stack.max_positions
         for stack in (settings.encoder, settings.decoder)
@@ -63,7 +63,10 @@ def positions(settings: ModelSettings) -> int:
 
 
 def weights(kind: str, settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """By the names of transformers. ``tensors``: by weft's names, rows of vocabularies in the order of the export."""
+    """Weights by their names in transformers.
+
+    ``tensors``: weights by their names in weft, with the rows of vocabularies in the order of the export.
+    """
     layouts = {
         stack.sinusoids if isinstance(stack, TransformerSettings) and stack.positions == "sinusoidal" else ""
         for stack in (settings.encoder, settings.decoder)

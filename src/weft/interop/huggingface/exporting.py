@@ -1,9 +1,9 @@
 """From a run to a folder that `AutoModelForSeq2SeqLM.from_pretrained` loads.
 
 Tokens of a run that was trained here keep their ids; a padding token follows the last one, with an embedding of zeros
-and a bias that rules it out. Where source and target have embeddings of their own and the class has one table, it holds
-those of the target and then those of the source, whose ids follow and are ruled out as outputs likewise. An imported
-run gets back the ids of the original.
+and a bias that rules it out. Where source and target have separate embeddings and the class has one table, it holds
+those of the target and then those of the source, whose ids follow and are also ruled out as outputs. An imported run
+gets back the ids of the original.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ if TYPE_CHECKING:
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 PADDING_BIAS = -1e4
-"""Of a token that is never an output: p = 0 in every precision, and finite in all of them."""
+"""Output bias of a token that is never an output: p = 0 in every precision, and finite in all of them."""
 TARGET_LENGTH = 1024
 """generation_config's max_length where positions set no limit."""
 VOCABULARY = ("source_embedding.weight_VE", "target_embedding.weight_VE", "output.weight_VD", "output.bias_V")
 """Tensors with a row for each token."""
 
 
-class Plan(NamedTuple):
-    """What is written of a run."""
+class ExportPlan(NamedTuple):
+    """The content of an exported model."""
 
     kind: str
     """The model_type."""
     ids: TokenIds
     rows: int
-    """Of the vocabularies."""
+    """Rows of the embedding and output matrices."""
     tensors: dict[str, Tensor]
-    """By weft's names, with the rows of the export."""
+    """Tensors by their names in weft, with the rows of the export."""
     orders: Mapping[str, list[int]]
-    """For source and target, the id in the export of every id of weft."""
+    """The exported id of every id of weft, for source and target."""
     first_source_id: int = 0
-    """Above 0 in a class with one table of embeddings, where source and target have embeddings of their own."""
+    """Above 0 in a class with one table of embeddings, where source and target have separate embeddings."""
 
 
 def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Path:
-    """Write the folder; an earlier export in it is replaced. ``dtype``: of the weights."""
+    """Write the folder; an earlier export in it is replaced. ``dtype``: the data type of the weights."""
     if dtype not in DTYPES:
         raise SearchError(f"--quantization {dtype}: not for huggingface; {nearest(dtype, DTYPES)}")
     check_replaceable(folder, "huggingface")
@@ -82,7 +82,7 @@ def export_model(run: LoadedRun, folder: Path, *, dtype: str = "float32") -> Pat
     return write_export(folder, "huggingface", fill)
 
 
-def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "float32") -> None:
+def write_description(folder: Path, run: LoadedRun, plan: ExportPlan, dtype: str = "float32") -> None:
     """Write config.json, generation_config.json and the tokenizers."""
     for name, content in (
         ("config.json", _config(run, plan, dtype)),
@@ -94,7 +94,7 @@ def write_description(folder: Path, run: LoadedRun, plan: Plan, dtype: str = "fl
     save_tokenizers(folder, run.tokenizers, plan.kind, padding=plan.ids.padding, longest=longest, first=first)
 
 
-def make_plan(run: LoadedRun) -> Plan:
+def make_plan(run: LoadedRun) -> ExportPlan:
     """Decide which class is written, and number its tokens; one line says why if there is none."""
     name, recipe = run.recipe.name, run.recipe
     kind, reason = find_architecture(recipe)
@@ -127,7 +127,7 @@ def make_plan(run: LoadedRun) -> Plan:
         raise RecipeError(f"{name}: {len(frame.target_before)} tokens before each target; `generate` forces only one")
     forced = target[frame.target_before[0]] if frame.target_before else None
     ids = TokenIds(target[frame.begin], target[END], padding, target[UNKNOWN], forced)
-    return Plan(kind, ids, rows, _numbered(tensors, orders, rows), orders, first)
+    return ExportPlan(kind, ids, rows, _numbered(tensors, orders, rows), orders, first)
 
 
 def _order(tokenizer: Tokenizer) -> list[int]:
@@ -172,7 +172,7 @@ def _numbered(tensors: Mapping[str, Tensor], orders: Mapping[str, list[int]], ro
     return numbered
 
 
-def _weights(run: LoadedRun, plan: Plan) -> dict[str, Tensor]:
+def _weights(run: LoadedRun, plan: ExportPlan) -> dict[str, Tensor]:
     tensors = {name: tensor.float().cpu() for name, tensor in plan.tensors.items()}
     if plan.kind in ("t5", "umt5"):
         return t5_weights.weights(run.recipe.model, tensors)
@@ -186,7 +186,7 @@ def _longest(run: LoadedRun) -> int | None:
     return None if decoder.positions == "relative" else bart_weights.positions(run.recipe.model)
 
 
-def _config(run: LoadedRun, plan: Plan, dtype: str) -> dict[str, Any]:
+def _config(run: LoadedRun, plan: ExportPlan, dtype: str) -> dict[str, Any]:
     """config.json."""
     settings = run.recipe.model
     is_t5 = plan.kind in ("t5", "umt5")
@@ -207,7 +207,7 @@ def _config(run: LoadedRun, plan: Plan, dtype: str) -> dict[str, Any]:
     }
 
 
-def _generation(run: LoadedRun, plan: Plan) -> dict[str, Any]:
+def _generation(run: LoadedRun, plan: ExportPlan) -> dict[str, Any]:
     search = run.recipe.search
     target = plan.orders["target"]
     return generation_config(
@@ -219,7 +219,7 @@ def _generation(run: LoadedRun, plan: Plan) -> dict[str, Any]:
     )
 
 
-def card(run: LoadedRun, plan: Plan) -> str:
+def card(run: LoadedRun, plan: ExportPlan) -> str:
     """README.md of the folder: what the model is, how it is used, and what differs."""
     recipe = run.recipe
     size = sum(tensor.numel() for tensor in model_tensors(run.model).values())

@@ -26,7 +26,7 @@ FAMILIES: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "quantization_config": "quantized weights are not imported; save the model without quantization",
     "pruned_heads": "pruned heads are not imported",
-    "auto_map": "the model has code of its own, which weft does not run",
+    "auto_map": "the model comes with its own code, which weft does not run",
 }
 """Entries of config.json that would change the model, and why they are refused if they are set."""
 

@@ -17,7 +17,7 @@ EARLY_STOPPING: Mapping[str, bool | str] = {
 """The nearest that `generate` has for search.stop."""
 EQUAL_STOPS = ("finished", "outranked_by_all", "provable")
 SMALL_VOCABULARY = 1000
-"""Below it, search.stop is `outranked` by default."""
+"""Vocabulary size below which search.stop is `outranked` by default."""
 
 
 class TokenIds(NamedTuple):
@@ -32,7 +32,7 @@ class TokenIds(NamedTuple):
     """The forced first token of every output, such as its language."""
 
     def to_json(self) -> dict[str, int]:
-        """As config.json and generation_config.json have them."""
+        """The ids as config.json and generation_config.json name them."""
         ids = {"decoder_start_token_id": self.begin, "eos_token_id": self.end, "pad_token_id": self.padding}
         return ids if self.forced is None else {**ids, "forced_bos_token_id": self.forced}
 

@@ -123,7 +123,7 @@ class _Stack(StackReader):
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of a `TransformerStack`."""
+        """Tensors by the names of a `TransformerStack`."""
         tensors: dict[str, Tensor] = {}
         for number in range(self.layers if self.per_layer else 1):
             name = f"relative_bias.{number}" if self.per_layer else "relative_bias"

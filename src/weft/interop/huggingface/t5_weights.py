@@ -52,7 +52,10 @@ def check_biases(name: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def weights(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """By the names of transformers. ``tensors``: by weft's names, rows of vocabularies in the order of the export."""
+    """Weights by their names in transformers.
+
+    ``tensors``: weights by their names in weft, with the rows of vocabularies in the order of the export.
+    """
     converted = {"shared.weight": tensors["source_embedding.weight_VE"]}
     if settings.tie == "inputs":
         converted["lm_head.weight"] = tensors["output.weight_VD"]

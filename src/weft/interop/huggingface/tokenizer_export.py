@@ -31,7 +31,7 @@ from weft.text.words import JOINER, JOINER_REPLACEMENT, WordTokenizer
 
 PADDING = "<pad>"
 TARGET_FOLDER = "target_tokenizer"
-"""Where the target's tokenizer is if it is not that of the source."""
+"""Folder of the target's tokenizer if it is not that of the source."""
 FAST = "PreTrainedTokenizerFast"
 SENTENCEPIECE = {"t5": "spiece.model", "umt5": "spiece.model", "pegasus": "spiece.model"}
 """The name of the SentencePiece file of a family; that of the others is sentencepiece.bpe.model."""
@@ -118,7 +118,7 @@ def _library(tokenizer: Tokenizer, padding: int, first: int) -> str:
 
 
 def isolated_split(step: dict[str, Any]) -> dict[str, Any]:
-    """The same split as a regular expression of whole parts: transformers.js merges a boundary with neither side."""
+    """A split rewritten as a regular expression of whole parts: transformers.js merges a boundary with neither side."""
     sides = {"MergedWithPrevious": "[^{0}]*{0}|[^{0}]+", "MergedWithNext": "{0}[^{0}]*|[^{0}]+"}
     if step["type"] != "Split" or step["behavior"] not in sides:
         return step

@@ -122,7 +122,7 @@ def _read_merges(files: TokenizerFolder) -> list[tuple[str, str]]:
 
 
 def read_pieces(files: TokenizerFolder, family: str, *, side: str = "") -> Original:
-    """A SentencePiece model with the ids of its family; ``side``: which of Marian's two."""
+    """A SentencePiece model with the ids of its family; ``side``: the side of Marian's two models."""
     if family == "marian":
         return _marian(files, side)
     file = files.first("tokenizer.json", *SENTENCEPIECE_FILES)

@@ -120,7 +120,7 @@ def _embeddings(weights: MarianWeights, width: int) -> tuple[str, dict[str, Tens
 
 
 def _with_begin(matrix_VE: Tensor) -> Tensor:
-    """With a row of zeros at the end: that of the begin token."""
+    """The matrix with a row of zeros added at the end, for the begin token."""
     return torch.cat([matrix_VE, matrix_VE.new_zeros(1, matrix_VE.shape[1])])
 
 
@@ -193,7 +193,7 @@ class _Stack(StackReader):
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of a `TransformerStack`."""
+        """Tensors by the names of a `TransformerStack`."""
         tensors: dict[str, Tensor] = {}
         if "Wpos" in self.weights:
             tensors["positions.weight_PD"] = self.weights.take("Wpos", self.weights.rows("Wpos"), self.width)

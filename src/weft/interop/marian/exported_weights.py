@@ -39,7 +39,10 @@ def has_own_sinusoids(settings: ModelSettings) -> bool:
 
 
 def arrays(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """By the names of Marian. ``tensors``: by weft's names, rows of vocabularies in the order of Marian."""
+    """Arrays by their names in Marian.
+
+    ``tensors``: weights by their names in weft, with the rows of vocabularies in the order of Marian.
+    """
     named = dict(_embeddings(settings, tensors))
     if not has_own_sinusoids(settings):
         named["Wpos"] = position_table(settings.encoder, tensors, "encoder")

@@ -85,7 +85,7 @@ def export_marian(run: LoadedRun, folder: Path, *, quantization: str = "float32"
 
 
 def unsupported(settings: ModelSettings, loss: str) -> str | None:
-    """Why Marian has no such model, in one line that names the setting; None if it has."""
+    """The reason why Marian has no such model, in one line that names the setting; None if it has."""
     if loss != "cross_entropy":
         return f"training.loss: Marian has no output layer for {loss!r}; only for 'cross_entropy'"
     if settings.kind != "seq2seq" or settings.sources.count > 1 or settings.copies:
@@ -261,5 +261,5 @@ def _yaml(content: Mapping[str, Any]) -> str:
     try:
         import yaml
     except ImportError:
-        raise SearchError("Marian's files need a package: pip install 'weft[marian]'") from None
+        raise SearchError("Marian's files need a package: pip install 'weft-seq2seq[marian]'") from None
     return str(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))

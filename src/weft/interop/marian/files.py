@@ -1,4 +1,4 @@
-"""Which files of a folder are the model, the settings of its decoder, and its vocabularies.
+"""Finding the model of a folder, the settings of its decoder, and its vocabularies.
 
 A model is named itself, or is the only `.npz` of a folder; of several, `model.npz`, or that with the best score of
 validation by the translations (`.best-translation.npz`), BLEU, chrF or perplexity.
@@ -53,7 +53,7 @@ def _models(folder: Path) -> list[Path]:
 
 
 def find_files(path: Path, vocabularies: Sequence[Path]) -> MarianFiles:
-    """``vocabularies``: those that the user named; none: as the settings say, or by their names."""
+    """The files of a model; ``vocabularies``: files named by the user; if empty, from the settings or by file name."""
     model = _choose(path) if path.is_dir() else path
     if model.suffix == OTHER_FORMAT:
         raise CheckpointError(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from weft.errors import RecipeError
 from weft.files import save_text
 from weft.interop.huggingface.architectures import CLASSES
-from weft.interop.huggingface.exporting import VOCABULARY, Plan, make_plan, write_description
+from weft.interop.huggingface.exporting import VOCABULARY, ExportPlan, make_plan, write_description
 from weft.interop.onnx.graphs import Exportable
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
@@ -36,7 +36,7 @@ class Description(NamedTuple):
     run: LoadedRun
     model: Exportable
     """The model with the ids of the export."""
-    plan: Plan | None
+    plan: ExportPlan | None
     """Plan of the export to Hugging Face; None if that is not possible."""
 
     def write(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Description(NamedTuple):
 
 
 def describe(run: LoadedRun, model: Exportable) -> Description:
-    """``model``: that of the run."""
+    """The description of a run; ``model``: its model."""
     if not isinstance(model, Seq2Seq) or not isinstance(model.decoder, TransformerDecoder):
         return Description(run, model, None)
     try:
@@ -74,7 +74,7 @@ def renumbered(model: Seq2Seq, tensors: Mapping[str, Tensor]) -> Seq2Seq:
     return model
 
 
-def _adapted(config: dict[str, Any], run: LoadedRun, plan: Plan) -> dict[str, Any]:
+def _adapted(config: dict[str, Any], run: LoadedRun, plan: ExportPlan) -> dict[str, Any]:
     """config.json of a Hugging Face export for programs that run the graphs."""
     kind = LOADED_AS.get(plan.kind, plan.kind)
     if "decoder_attention_heads" in config:  # of the keys and values of the source, too

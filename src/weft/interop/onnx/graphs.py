@@ -46,7 +46,7 @@ class Graph(NamedTuple):
     """Examples, by name."""
     outputs: list[str]
     dynamic: dict[str, dict[int, str]]
-    """For each input, the names of its axes of variable size."""
+    """The names of the dynamic axes of each input."""
 
 
 def make_graphs(model: Exportable) -> dict[str, Graph]:

@@ -1,4 +1,4 @@
-"""Which models are exported to ONNX. Imports neither torch nor onnx."""
+"""The models that can be exported to ONNX. Imports neither torch nor onnx."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from weft.recipe import ModelSettings
 
 
 def unsupported(settings: ModelSettings) -> str | None:
-    """Why there are no graphs of such a model, in one line that names the setting; None if there are."""
+    """The reason why there are no graphs of such a model, in one line that names the setting; None if there are."""
     if settings.kind != "seq2seq":
         return (
             f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "

@@ -16,7 +16,7 @@ from typing import Any
 from weft.data.pairs import Pair
 from weft.data.reading.lines import read_lines
 from weft.errors import DataError, RecipeError, option
-from weft.pairs.distillation.targets import Item, OutputJob, WrittenOutputs, write_outputs
+from weft.pairs.distillation.targets import OutputJob, SourceText, WrittenOutputs, write_outputs
 from weft.pairs.distillation.teachers import Teachers
 
 BackTranslation = WrittenOutputs
@@ -53,7 +53,7 @@ def back_translate(
         raise DataError(f"{out}: already exists; remove it, or choose another {option('out')}")
     as_json = out.suffix == ".jsonl"
 
-    def rows(item: Item, sources: list[str]) -> list[str]:
+    def rows(item: SourceText, sources: list[str]) -> list[str]:
         pairs = [Pair(source if tag is None else f"{tag} {source}", item.text) for source in sources]
         return [row for pair in pairs if (row := _row(pair, as_json=as_json)) is not None]
 
@@ -63,9 +63,9 @@ def back_translate(
     return write_outputs(model.translator, lambda: target_items(targets), out, job)
 
 
-def target_items(targets: Path) -> Iterator[Item]:
+def target_items(targets: Path) -> Iterator[SourceText]:
     """The lines of a file that are not blank."""
-    return (Item(line, Pair("", line)) for line in read_lines(targets) if line.strip())
+    return (SourceText(line, Pair("", line)) for line in read_lines(targets) if line.strip())
 
 
 def _row(pair: Pair, *, as_json: bool) -> str | None:

@@ -26,7 +26,7 @@ from weft.data.reading.lines import read_lines
 from weft.errors import DataError
 from weft.files import replacing
 from weft.pairs.distillation.method import Method
-from weft.pairs.distillation.targets import Item, OutputJob, WrittenOutputs, write_outputs
+from weft.pairs.distillation.targets import OutputJob, SourceText, WrittenOutputs, write_outputs
 from weft.recipe import Recipe
 from weft.recipe.choices import UTILITIES, resolve
 from weft.recipe.data import CorpusSettings, DataSettings, as_list
@@ -53,7 +53,7 @@ class TargetsWritten(Event):
 
 
 class DistilledCorpora(NamedTuple):
-    """The sources of a student's training data."""
+    """The corpora that a student is trained on, and how they are made."""
 
     recipe: Recipe
     """Its [data] names the pairs."""
@@ -64,7 +64,7 @@ class DistilledCorpora(NamedTuple):
     """RUN.distillation."""
     teacher: Callable[[], Translator]
     made_by: dict[str, Any]
-    """The settings that must be the same when a file is continued."""
+    """Everything that must match for an unfinished file to be continued."""
 
     def write(self) -> Generator[TargetsWritten, None, DataSettings]:
         """Write the files that are not complete; returns [data] of the student."""
@@ -84,14 +84,16 @@ class DistilledCorpora(NamedTuple):
         kept = data.model_dump(mode="json", exclude_none=True, exclude={"holdout", "prepared"})
         return DataSettings.model_validate({**kept, "train": train, **splits})
 
-    def _write(self, name: str, items: Callable[[], Iterator[Item]]) -> Generator[TargetsWritten, None, WrittenOutputs]:
+    def _write(
+        self, name: str, items: Callable[[], Iterator[SourceText]]
+    ) -> Generator[TargetsWritten, None, WrittenOutputs]:
         """The teacher's outputs for items."""
         job = OutputJob(self.method.search, self.method.n_best, self._rows, self.made_by)
         written = write_outputs(self.teacher, items, self.folder / f"{name}.jsonl", job)
         yield TargetsWritten(0, str(written.path), written.rows, written.left_out, written.seconds)
         return written
 
-    def _rows(self, item: Item, texts: list[str]) -> list[str]:
+    def _rows(self, item: SourceText, texts: list[str]) -> list[str]:
         """The pairs of an item, as JSON; of interpolation, one with the output most similar to the reference."""
         if self.method.name == "interpolation":
             texts = [closest(texts, item.pair.target)]
@@ -110,7 +112,7 @@ class DistilledCorpora(NamedTuple):
         return ["source"] if count == 1 else [f"source{number}" for number in range(1, count + 1)]
 
     def _corpus(self, path: Path, settings: CorpusSettings | None = None) -> dict[str, Any]:
-        """A file of JSON lines as a recipe names it; ``settings``: of the corpus that its sources come from."""
+        """The entry of a JSON Lines file in a recipe; ``settings``: those of the corpus that its sources come from."""
         columns = self._columns
         tags = [columns[index] for index in self.recipe.feature_columns]
         mixed = {} if settings is None else settings.model_dump(include={*MIXED}, exclude_none=True)
@@ -157,7 +159,7 @@ class DistilledCorpora(NamedTuple):
         ]
 
     def _stored(self, name: str, entry: CorpusEntry) -> dict[str, Any]:
-        """The pairs of a corpus as they are in it, in a file of their own."""
+        """The pairs of a corpus, unchanged, in a separate file."""
         path = self.folder / f"{name}.jsonl"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,19 +169,19 @@ class DistilledCorpora(NamedTuple):
         return self._corpus(path, entry.settings)
 
 
-def corpus_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[Item]:
+def corpus_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[SourceText]:
     """The sources of a corpus, each with its pair."""
-    return (Item(read.seen.source, read.stored) for read in read_entry(recipe, entry, Counter()))
+    return (SourceText(read.seen.source, read.stored) for read in read_entry(recipe, entry, Counter()))
 
 
-def monolingual_items(recipe: Recipe, file: Path) -> Iterator[Item]:
+def monolingual_items(recipe: Recipe, file: Path) -> Iterator[SourceText]:
     """The lines of a file that are not blank, as sources without a reference."""
     pipeline = Pipeline(pipeline_steps(recipe, CorpusSettings()), seed=recipe.seed).for_evaluation()
     for line in read_lines(file):
         if line.strip():
             pair = Pair(line, "")
             for seen in pipeline.run([pair]).pairs:
-                yield Item(seen.source, pair)
+                yield SourceText(seen.source, pair)
 
 
 def check_monolingual(files: Iterable[Path]) -> None:
@@ -196,7 +198,7 @@ def closest(texts: Sequence[str], reference: str) -> str:
 
 
 def corpus_weights(entries: Sequence[CorpusEntry], sizes: Sequence[int], temperature: float) -> list[float]:
-    """How often each corpus of data.train is sampled, as `weft.data.batching.batches` weighs them."""
+    """The sampling weight of each corpus of data.train, as in `weft.data.batching.batches`."""
     given = [entry.settings.weight for entry in entries]
     if any(weight is not None for weight in given):
         return [1.0 if weight is None else weight for weight in given]

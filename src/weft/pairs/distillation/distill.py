@@ -39,7 +39,7 @@ from weft.training.train import CHANGEABLE, Events, TrainingOptions
 RECORD = "distillation.json"
 FORMAT = 1
 LEAST_MINUTES = 0.05
-"""What is left of a time limit to train in, however long the teacher took."""
+"""The least training time of the student, however much of the time limit the teacher has used."""
 
 
 def distill(
@@ -62,7 +62,7 @@ def distill(
     device: str = "auto",
     accept_new_data: bool = False,
 ) -> Events:
-    """Train a student on what teachers know; the events are those of `weft.train`, after a `TargetsWritten` per file.
+    """Train a student on outputs of teachers; the events are those of `weft.train`, after a `TargetsWritten` per file.
 
         for event in weft.distill(["runs/a", "runs/b"], "pairs.tsv", "runs/student", student="small"):
             print(event)
@@ -71,12 +71,12 @@ def distill(
     them; by default those that the first teacher was trained with. ``out``: the run folder, by default runs/NAME.
 
     ``student``: same, small, tiny or shallow (`weft.pairs.distillation.students`); or ``recipe``, of any model.
-    ``changes``: of its settings, such as "training.steps=500".
+    ``changes``: changes of the student's settings, such as "training.steps=500".
 
     ``method``: sequence, interpolation or word (`weft.pairs.distillation.method`). ``references``: the share of
     reference pairs in the training data, from 0 to 1. ``n_best``: outputs of the teacher per source.
     ``teacher_weight``: λ of the word-level loss. ``search``: changes of the teacher's search settings.
-    ``monolingual``: files of further sources, one on a line.
+    ``monolingual``: files of further sources, one per line.
 
     ``minutes``: a time limit for all of it; with ``use_up_time`` the student trains for more steps than its recipe has
     if there is time. ``evaluate``: end with the result on the test set, if there is one.
@@ -105,7 +105,7 @@ def distill(
 
 
 class DistillationRequest(NamedTuple):
-    """What to distill, how, and into what."""
+    """The teachers, the method and the student of a distillation."""
 
     teachers: Teachers
     method: Method
@@ -141,7 +141,7 @@ class DistillationRequest(NamedTuple):
         return made
 
     def record(self, student: Student) -> dict[str, Any]:
-        """What the student is made of; a call that continues another one has the same."""
+        """Everything that determines the student; a call that continues another one must have an equal record."""
         kept = [change for change in self.changes if not is_changeable(change)]
         data = record_data_files(student.recipe).files
         fingerprints = {split: [file._asdict() for file in files] for split, files in data.items()}

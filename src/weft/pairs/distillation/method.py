@@ -1,4 +1,4 @@
-"""What a student learns from its teacher.
+"""Methods of distillation: the training signal that a student gets from its teacher.
 
     sequence        the teacher's best output for every source, or the n best                Kim & Rush 2016, 3.2
     interpolation   of the n best outputs, the one most similar to the reference (chrF)      Kim & Rush 2016, 3.3
@@ -23,7 +23,7 @@ TEACHER_WEIGHT = 0.5
 
 
 class Method(NamedTuple):
-    """What is learned, with every default filled in."""
+    """A method of distillation, with every default filled in."""
 
     name: str
     references: float
@@ -69,7 +69,7 @@ class Method(NamedTuple):
         return self.references < 1
 
     def describe(self) -> str:
-        """In a few words."""
+        """A short description."""
         parts = []
         if self.uses_outputs:
             kind = "sequence-level" if self.name != "interpolation" else "sequence-level interpolation"

@@ -55,7 +55,7 @@ class Student(NamedTuple):
 def make_student(
     teacher: Path, name: str, recipe: Path | str | None, data: dict[str, Any], changes: Sequence[str]
 ) -> Student:
-    """The student of this name, or of a recipe; ``teacher``: the run folder; ``data``: its [data]."""
+    """The student of this name, or of a recipe; ``teacher``: the teacher's run folder; ``data``: its new [data]."""
     taught = read_tree(teacher / "recipe.toml")
     tree = named_student(taught, name) if recipe is None else read_tree(find_recipe(recipe))
     paths = [parse_change(change)[0] for change in changes]

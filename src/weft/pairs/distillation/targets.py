@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
 
-class Item(NamedTuple):
+class SourceText(NamedTuple):
     """A text to translate."""
 
     text: str
-    """As the model reads it."""
+    """The source as the model reads it."""
     pair: Pair
-    """What it belongs to, as it is in its corpus."""
+    """The original pair, as it stands in its corpus."""
 
 
 class OutputJob(NamedTuple):
-    """How outputs are searched for and written."""
+    """The search for outputs and the format in which they are written."""
 
     search: Mapping[str, Any]
     """Changes of search settings."""
     n_best: int
-    rows: Callable[[Item, list[str]], list[str]]
+    rows: Callable[[SourceText, list[str]], list[str]]
     """The lines of an item and its usable outputs, best first; there is at least one output."""
     made_by: Mapping[str, Any]
-    """What must be the same when the file is continued."""
+    """Everything that must match for an unfinished file to be continued."""
 
 
 class WrittenOutputs(NamedTuple):
@@ -57,7 +57,7 @@ class WrittenOutputs(NamedTuple):
 
 
 def write_outputs(
-    model: Callable[[], Translator], items: Callable[[], Iterator[Item]], path: Path, job: OutputJob
+    model: Callable[[], Translator], items: Callable[[], Iterator[SourceText]], path: Path, job: OutputJob
 ) -> WrittenOutputs:
     """Write the outputs of a model for all items, unless the file is complete; ``model``, ``items``: called if not."""
     output = ResumableOutput(path, resume=True)
@@ -66,7 +66,7 @@ def write_outputs(
         return WrittenOutputs(path, count_lines(path))
     start_time = time.monotonic()
     path.parent.mkdir(parents=True, exist_ok=True)
-    waiting: deque[Item] = deque()
+    waiting: deque[SourceText] = deque()
 
     def stream_texts() -> Iterator[str]:
         for item in items():
@@ -101,7 +101,9 @@ def _translated(
             yield [line for line in window if isinstance(line, str)], results
 
 
-def _outputs(waiting: deque[Item], results: Sequence[Translation | DataError]) -> Iterator[tuple[Item, list[str]]]:
+def _outputs(
+    waiting: deque[SourceText], results: Sequence[Translation | DataError]
+) -> Iterator[tuple[SourceText, list[str]]]:
     """The items of a window, each with its usable outputs."""
     for result in results:
         yield waiting.popleft(), usable_texts(result)

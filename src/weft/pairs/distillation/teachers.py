@@ -22,7 +22,7 @@ class Teachers(NamedTuple):
 
     folders: tuple[Path, ...]
     recipe: Recipe
-    """Of the first."""
+    """The recipe of the first run."""
     device: str = "auto"
 
     @classmethod
@@ -47,7 +47,7 @@ class Teachers(NamedTuple):
         return [RunFolder(folder).content_hash() for folder in self.folders]
 
     def tokenizers(self) -> Tokenizers:
-        """Those of the first, which all of them share."""
+        """The tokenizers of the first run, which all of them share."""
         from weft.text.tokenizer import load_tokenizers
 
         return load_tokenizers(RunFolder(self.folders[0]).tokenizer_paths())
@@ -67,13 +67,13 @@ class Teachers(NamedTuple):
         return settings.model_copy(update=files)
 
     def translator(self, **options: Any) -> Translator:
-        """To translate with."""
+        """The teachers as a translator."""
         from weft.translation.load import load
 
         return load(*self.folders, device=self.device, **options)
 
     def model(self) -> Model:
-        """To train with, in single precision; on the CPU."""
+        """The teachers' model for word-level losses, in single precision, on the CPU."""
         from weft.translation.load import load
 
         return load(*self.folders, device="cpu", precision="fp32", engine="torch").model

@@ -1,1 +1,1 @@
-"""What a corpus of pairs looks like, from a bounded sample: the facts that a recipe is chosen by."""
+"""Profiles of corpora of pairs, from a bounded sample: the facts that a recipe is chosen by."""

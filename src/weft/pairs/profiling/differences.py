@@ -52,7 +52,7 @@ class Longer:
 
 @dataclass(frozen=True)
 class PartDifferences:
-    """How the pairs of a part differ from the training pairs."""
+    """Differences of the pairs of a part from the training pairs."""
 
     longer_sources: Longer
     longer_targets: Longer
@@ -111,7 +111,7 @@ class TrainedStructures:
                 counted.clear()
 
     def differences(self, pairs: Iterable[tuple[str, str]]) -> PartDifferences:
-        """How other pairs differ from those that were added."""
+        """Differences of other pairs from those that were added."""
         rows = [(source.split(), target.split()) for source, target in pairs]
         sources = [source for source, _ in rows]
         novelties: tuple[Novelty | None, Novelty | None] = None, None
@@ -130,7 +130,7 @@ class TrainedStructures:
         return _novelty(new, single / max(1, len(trained)))
 
     def _new_combinations(self, sources: Sequence[list[str]], trained: Sequence[list[str]]) -> Novelty:
-        """Of texts whose tokens are all known: they are the share's numerator, and all texts its denominator."""
+        """The share of texts with new combinations of tokens that are all known; the denominator is all texts."""
         new = []
         for source in sources:
             is_known = all(token in self.tokens for token in source)
@@ -150,7 +150,7 @@ def _longer(lengths: Sequence[int], longest: int) -> Longer:
 
 
 def _novelty(new: Sequence[Sequence[str]], by_chance: float) -> Novelty:
-    """``new``: what is new in each text; the example is the most frequent of the shortest."""
+    """The share of texts with new items, given in ``new``; the example is the most frequent of the shortest."""
     counts = Counter(item for items in new for item in set(items))
     example = min(counts, key=lambda item: (len(item.split()), -counts[item], item), default="")
     return Novelty(sum(map(bool, new)) / max(1, len(new)), by_chance, example)

@@ -26,7 +26,7 @@ _OTHER_ENCODING = 0.01
 
 @dataclass(frozen=True)
 class PairProfile:
-    """What an input of pairs looks like."""
+    """The profile of an input of pairs: its columns, sizes, sides and their relations."""
 
     input: PairInput
     columns: ColumnLayout
@@ -39,7 +39,7 @@ class PairProfile:
     source: SideProfile
     target: SideProfile
     features: tuple[SideProfile, ...]
-    """Of the columns of features, which are in no profile of a side."""
+    """Profiles of the feature columns, which belong to neither side."""
     relations: Relations
     duplicates: float
     several_targets: float
@@ -47,16 +47,16 @@ class PairProfile:
     sorted_by_length: bool
     looks_swapped: bool
     rows_read: int
-    """How many rows were looked at."""
+    """The number of rows that were read."""
     sources: SourceSample
     overlaps: dict[str, float] = field(default_factory=dict)
-    """Of the validation and the test part, where they are given: the share of pairs whose source is trained on."""
+    """The share of validation or test pairs whose source is also a training source, where these parts are given."""
     part_errors: dict[str, str] = field(default_factory=dict)
-    """Of the same parts, where rows cannot be read: how many, and the first error."""
+    """The number of unreadable rows of those parts with the first error, where there are any."""
     differences: dict[str, PartDifferences] = field(default_factory=dict)
-    """Of the same parts: how their pairs differ from the training pairs, if every row of these was looked at."""
+    """Differences of those parts from the training pairs, if every training row was read."""
     structures: TrainedStructures | None = None
-    """Of the pairs; None where nothing is compared with them."""
+    """Structures of the training pairs; None where nothing is compared with them."""
 
     @property
     def pairs(self) -> int:
@@ -70,7 +70,7 @@ class PairProfile:
 
     @property
     def scale(self) -> float:
-        """How many times larger the corpus is than the sample."""
+        """The size of the corpus relative to the sample."""
         return max(1.0, self.pairs / self.sampled)
 
     def record(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | Non
 
 
 def left_out(bad_rows: int, first_error: str | None) -> str:
-    """How many rows are left out, and the first reason."""
+    """The number of rows that are left out, and the first reason."""
     verb = "is left out" if bad_rows == 1 else "are left out; the first"
     return f"{plural(bad_rows, 'row')} that cannot be read {verb}: {first_error}"
 
@@ -180,7 +180,7 @@ class _Samples:
     bad: int = 0
     """Rows that are not laid out as the others."""
     empty: int = 0
-    """Those of them that are empty lines."""
+    """The number of those rows that are empty lines."""
     first_error: str | None = None
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class _Samples:
             self.features.append([cells[index].replace(";", " ") for index in columns.features])
 
     def _error(self, cells: list[str | None]) -> str | None:
-        """Why the corpus will not be able to read a row; None if it will."""
+        """The error with which the corpus will refuse a row; None if it can be read."""
         columns = self.columns
         if columns.names is not None:
             return self._missing_text(cells)

@@ -40,7 +40,7 @@ class Relations:
     length_ratio: float
     """Target characters per source character."""
     aligned: float = 0.0
-    """How far the source character at a relative position determines the target unit at the same position: their mutual
+    """The extent to which a source character determines the target unit at the same relative position: their mutual
     information as a share of the unit's entropy. High for transcriptions, whatever the scripts, and near its chance
     level if units move. Units are what is between spaces or, in targets of one or two tokens, characters."""
     aligned_by_chance: float = 0.0

@@ -76,7 +76,7 @@ class SourceSample:
         return sum(len(set(values)) for values in self.targets.values()) / max(1, len(self.targets))
 
     def part_sizes(self, shares: SplitShares) -> dict[Part, int]:
-        """How many of the pairs that were added are in each part: exact, as long as the held-out ones were kept."""
+        """The number of added pairs in each part: exact, as long as the held-out ones were kept."""
         sizes: dict[Part, int] = {"train": 0, "valid": 0, "test": 0}
         if sum(shares) * 2**64 > self.limit:
             sizes |= {"valid": round(shares.valid * self.seen), "test": round(shares.test * self.seen)}

@@ -38,7 +38,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class VocabularyProfile:
     """The different tokens of a sample."""
 
     size: int
@@ -55,7 +55,7 @@ class Vocabulary:
         return self.size * factor**self.growth, self.unseen * factor ** (self.growth - 1)
 
     @classmethod
-    def of(cls, texts: Sequence[Sequence[str]]) -> Vocabulary:
+    def of(cls, texts: Sequence[Sequence[str]]) -> VocabularyProfile:
         half = Counter(token for text in texts[::2] for token in text)
         counts = Counter(token for text in texts for token in text)
         total, half_total = counts.total(), half.total()
@@ -68,21 +68,21 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class SideProfile:
-    """A profile of the texts of one side."""
+    """The profile of the texts on one side."""
 
     characters: Lengths
     tokens: Lengths
     """Lengths in tokens between white space."""
     alphabet: int
-    """How many different characters there are."""
+    """The number of different characters."""
     rare_characters: float
     """The probability that the next character is new."""
     scripts: dict[str, float]
     """The share of each script among the letters, the largest first."""
-    spaced: Vocabulary
-    """The tokens between white space."""
-    worded: Vocabulary
-    """The words, with punctuation apart (`weft.text.words`)."""
+    spaced: VocabularyProfile
+    """The vocabulary of tokens between white space."""
+    worded: VocabularyProfile
+    """The vocabulary of words, with punctuation apart (`weft.text.words`)."""
     token_characters: float
     """Mean number of characters of a token."""
     single: float
@@ -124,8 +124,8 @@ def profile_side(texts: Sequence[str]) -> SideProfile:
         alphabet=len(characters),
         rare_characters=sum(1 for count in characters.values() if count == 1) / max(1, characters.total()),
         scripts=_scripts(characters),
-        spaced=Vocabulary.of(spaced),
-        worded=Vocabulary.of([words(text) for text in texts]),
+        spaced=VocabularyProfile.of(spaced),
+        worded=VocabularyProfile.of([words(text) for text in texts]),
         token_characters=visible / max(1, tokens),
         single=sum(len(text) == 1 for text in spaced) / max(1, len(texts)),
         digits=digits / max(1, visible),

@@ -29,7 +29,7 @@ class RaceStarted(RaceEvent):
     candidates: dict[str, str]
     """Name and network of each; the first is the recommended one."""
     seconds: float
-    """For the probe of each."""
+    """Time limit of each probe."""
     continued: bool = False
     """Whether an interrupted race goes on."""
 
@@ -45,7 +45,7 @@ class ProbeScored(RaceEvent):
 
     name: str
     steps: int
-    """Of its probe."""
+    """Total steps of its probe."""
     metric: str
     value: float
     best: bool
@@ -75,7 +75,7 @@ class RaceWon(RaceEvent):
     values: dict[str, float | None]
     """The best validation of each candidate."""
     seconds: float
-    """What the race took."""
+    """Duration of the race."""
 
     def __str__(self) -> str:
         others = ", ".join(f"{name} {shown(value)}" for name, value in self.values.items() if name != self.name)
@@ -108,7 +108,7 @@ class ProbeKept(RaceEvent):
 
     metric: str
     value: float | None
-    """Of the probe."""
+    """Score of the probe."""
     other: float | None
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class EnsembleScored(RaceEvent):
     metric: str
     value: float
     mean: float
-    """Of the models alone."""
+    """Mean score of the single models."""
     members: tuple[str, ...]
     better: bool
 
@@ -154,7 +154,7 @@ class Distilled(RaceEvent):
     metric: str
     value: float | None
     expected: float
-    """Of the best model before, on other items: half of its lead over the mean of all models is taken for luck."""
+    """Expected score of the best model on other items: half of its lead over the mean of all models counts as luck."""
     chosen: bool
 
     def __str__(self) -> str:
@@ -171,9 +171,9 @@ class TimeUsed(RaceEvent):
     used_minutes: float
     reason: str
     test_items: int | None = None
-    """How many items of the test set time is reserved for; None: all."""
+    """The number of test items that time is reserved for; None: all."""
     item_seconds: float = 0.0
-    """Of each of them, by the validations of this run."""
+    """Estimated time per test item, from the validations of this run."""
 
     def __str__(self) -> str:
         return f"{self.used_minutes:.1f} of {self.minutes:g} min used before the evaluation; {self.reason}"

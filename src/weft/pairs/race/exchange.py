@@ -17,7 +17,7 @@ FILES = (
     *("model.safetensors", "recipe.toml", "log.jsonl", "metrics.json", "README.md"),
     *("data_files.json", "fingerprints.bin", "lengths.json"),  # others if the student was trained on other pairs
 )
-"""What may differ between two runs with one tokenizer, beside the checkpoints."""
+"""Files that may differ between two runs with one tokenizer, in addition to the checkpoints."""
 
 
 def exchange(first: Path, second: Path) -> None:

@@ -44,24 +44,24 @@ from weft.training.events import Event, Finished, Fitted, Started, Step, Validat
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
 
-class Teachers(NamedTuple):
+class DistillationInputs(NamedTuple):
     """Models whose ensemble is better than the best of them: what a distillation into one model starts from."""
 
     folders: tuple[Path, ...]
     """Run folders with one tokenizer; the first is OUT, the best one."""
     out: Path
-    """Where the student is to be trained, as a run folder; what its recipe names may be put beside it, as NAME.…"""
+    """The run folder of the student; what its recipe names may be put beside it, as NAME.…"""
     limit: TimeLimit
     reserved: float
     """Seconds to be left at the end, for the evaluation."""
 
 
-Distill = Callable[[Teachers], Events]
+Distill = Callable[[DistillationInputs], Events]
 """Trains one model on what the ensemble of several predicts; it takes the place of the best one if it is better."""
 
 
 class FurtherModels:
-    """What the time that is left after the first training is used for."""
+    """Further training in the time that is left after the first model: more models, their ensemble, its student."""
 
     def __init__(self, run: PlannedRun, options: TrainingOptions, record: RaceRecord, distill: Distill | None) -> None:
         assert run.limit is not None
@@ -73,12 +73,12 @@ class FurtherModels:
         self.metric = run.recipe.training.metric
         self.models: list[TrainedModel] = []
         self.folders = [run.folder]
-        """Of the models; the first is the best one."""
+        """Run folders of the models, the best one first."""
         self.fitted: Fitted | None = None
         self.item_seconds = 0.0
-        """Seconds for an item of the test set, by the validations so far."""
+        """Estimated time per test item, from the validations so far."""
         self.step = 0
-        """The last one of the first model."""
+        """The last step of the first model."""
 
     def events(self) -> Generator[Event, None, None]:
         """Train the run, and further models of its recipe."""
@@ -179,7 +179,7 @@ class FurtherModels:
         return passed
 
     def _observed(self, events: Events) -> Events:
-        """Pass the events on; the time of validations tells how long the evaluation will take."""
+        """Pass events on, and estimate from the validations how long the evaluation will take."""
         start = time.monotonic()
         for event in events:
             if isinstance(event, Fitted):
@@ -221,7 +221,7 @@ class FurtherModels:
         """Train a student of the ensemble; it is the run if it is better than what the best model promises alone."""
         run = self.run
         student = run.folder / "race" / "distilled"
-        teachers = Teachers(tuple(self.folders), student, self.limit, self._reserved()[0])
+        teachers = DistillationInputs(tuple(self.folders), student, self.limit, self._reserved()[0])
         try:
             with (
                 activity("training a student of the ensemble", "steps") as training,
@@ -301,7 +301,7 @@ def _tokenizers(folder: Path) -> list[bytes]:
 
 
 def expected_value(mean: float, best: float) -> float:
-    """What the best of several models promises on other items: its lead over their mean is partly luck.
+    """The expected score of the best of several models on other items: its lead over their mean is partly luck.
 
     Models of different seeds differ by a point or less, and so does chance on a thousand validation items: on average
     half of the lead is real there, and less of it with fewer items. A student, of which there is one, has no such luck.

@@ -19,7 +19,7 @@ MIN_PROBE_STEPS = 100
 NEEDED_SHARE = 0.25
 """The winner must have time for this fraction of the recipe's steps, or there is no race."""
 PROBE_VALIDATIONS = 4
-"""Of each probe: an even number, so that one of them is at half of the steps."""
+"""Validations per probe: an even number, so that one of them is at half of the steps."""
 OVERTIME = 1.25
 """A probe that has been validated is ended after this many times its share: the machine became slower."""
 MOST_OVERTIME = 3.0
@@ -27,16 +27,16 @@ MOST_OVERTIME = 3.0
 MODEL_SAFETY = 1.05
 """A further model is planned to take longer than the one before by this factor."""
 REFIT = 1.5
-"""How many times as many steps as before the observed speed must allow, for the steps to be fitted again."""
+"""The steps are fitted again if the observed speed allows at least this many times as many as before."""
 
 
 class RaceTimes(NamedTuple):
-    """How long the parts of a race take."""
+    """Time for the parts of a race, in seconds."""
 
     probe: float
-    """Of each candidate that is not eliminated."""
+    """Time for each probe that is not eliminated."""
     winner: float
-    """What is left for the winner, further models and the evaluation."""
+    """Time left for the winner, further models and the evaluation."""
 
 
 def race_times(seconds: float, candidates: int) -> RaceTimes:
@@ -54,14 +54,14 @@ def rung_lengths(rungs: int) -> list[float]:
 
 
 def too_short_before(times: RaceTimes) -> str | None:
-    """Why there is no time for a race, before anything is measured; None if there may be."""
+    """The reason why there is no time for a race, before anything is measured; None if there may be."""
     if times.probe < MIN_PROBE_SECONDS:
         return f"{times.probe:.2g} s for each candidate, at least {MIN_PROBE_SECONDS:g} s are needed"
     return None
 
 
 def too_short(times: RaceTimes, probe: Fitted) -> str | None:
-    """Why there is no time for a race, by the measured speed of the recommended recipe; None if there is.
+    """The reason why there is no time for a race, by the measured speed of the recommended recipe; None if there is.
 
     ``probe``: that recipe, fitted to the time of a probe.
     """
@@ -80,13 +80,13 @@ class TrainedModel(NamedTuple):
     seed: int
     steps: int
     recipe_steps: int
-    """Before they were fitted to the time."""
+    """Steps of the recipe, before they were fitted to the time."""
     training_seconds: float
     """Updates and validations."""
     other_seconds: float
     """Everything else: reading the data, measuring the speed, scoring."""
     value: float | None = None
-    """On the validation set; None if there is none."""
+    """Score on the validation set; None if there is no validation set."""
 
     @property
     def seconds(self) -> float:
@@ -94,12 +94,12 @@ class TrainedModel(NamedTuple):
 
 
 class FurtherModel(NamedTuple):
-    """What the time that is left is used for."""
+    """The next model to train in the time that is left, or the reason why there is none."""
 
     refits: bool = False
     """Whether its steps are fitted to the time that is left, since there is time for more than the others had."""
     reason: str | None = None
-    """Why there is none."""
+    """The reason why there is no further model."""
 
 
 def further_model(models: Sequence[TrainedModel], seconds: float) -> FurtherModel:

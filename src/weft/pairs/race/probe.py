@@ -63,11 +63,11 @@ class Probe:
         self.seconds = seconds
         """Its share of the time."""
         self.used = 0.0
-        """What its training has taken so far."""
+        """Training time used so far."""
         self.standing = Standing(candidate.name, -math.inf, math.inf)
         """Its best validation so far."""
         self.lowest_loss = math.inf
-        """Of all validations."""
+        """The lowest loss of all validations."""
         self.outputs = 0
         """How many outputs a validation has judged."""
         self.step = self.steps = self.validated = 0

@@ -26,7 +26,7 @@ RACE_FILE = "race.json"
 
 
 class RaceRecord:
-    """What is known of a race; written after each validation of a candidate, and each decision."""
+    """The state of a race; written after each validation of a candidate and after each decision."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -73,7 +73,7 @@ class RaceRecord:
         }
 
     def save(self, elapsed: float) -> None:
-        """``elapsed``: seconds since the race began, without interruptions."""
+        """Write the file; ``elapsed``: seconds since the race began, without interruptions."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.content["elapsed"] = elapsed
         save_text(self.folder / RACE_FILE, json.dumps(json_value(self.content), indent=1) + "\n")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from weft.data.preparation import PreparedCorpus, find_corpora, has_corpus, prepare
 from weft.data.preparation.provenance import provenance
 from weft.pairs.race.events import RaceSkipped, RaceWon, shown
-from weft.pairs.race.models import Distill, FurtherModels, Teachers
+from weft.pairs.race.models import Distill, DistillationInputs, FurtherModels
 from weft.pairs.race.plan import RaceTimes, race_times, too_short, too_short_before
 from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
@@ -28,7 +28,7 @@ from weft.training.train import Events, TrainingOptions
 REFERENCES = 0.5
 """The share of reference pairs among those that a student is trained on; the others have outputs of the ensemble."""
 MEASUREMENTS = 2
-"""How often the speed is measured before it is taken for too slow: the first updates of a process are."""
+"""Measurements before a speed counts as too slow: the first updates of a process are slow."""
 
 
 class SharedPreparation:
@@ -50,11 +50,11 @@ class SharedPreparation:
 
 
 class _Decision(NamedTuple):
-    """What is trained in OUT, and why."""
+    """The candidate to train in OUT, and the reason."""
 
     candidate: CandidateRecipe
     events: tuple[Event, ...] = ()
-    """What led to it, for the log of the run."""
+    """Events that led to the decision, for the log of the run."""
     comment: str | None = None
 
 
@@ -74,7 +74,7 @@ def race_run(run: PlannedRun, options: TrainingOptions, distill: Distill | None 
             yield event
 
 
-def distill_ensemble(teachers: Teachers) -> Events:
+def distill_ensemble(teachers: DistillationInputs) -> Events:
     """Train a model of the same recipe on the outputs of the ensemble and on the references."""
     from weft.pairs.distillation.distill import distill  # which imports the module that imports this one
 
@@ -149,6 +149,6 @@ def _race(
 
 
 def _log(run: PlannedRun, events: tuple[Event, ...]) -> None:
-    """Write the decisions before the first step to the log of the run."""
+    """Log the decisions made before the first step."""
     for event in events:
         RunFolder(run.folder).append_log({**event.record(), "step": 0, "candidate_step": event.step})

@@ -11,7 +11,7 @@ class Choice:
     """Settings that are chosen together, and why, in one line."""
 
     topic: str
-    """What is chosen, for people: "target units"."""
+    """Name of the choice for readers: "target units"."""
     value: str
     reason: str
     settings: dict[str, Any] = field(default_factory=dict)

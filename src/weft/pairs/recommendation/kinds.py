@@ -1,4 +1,4 @@
-"""What kind of task pairs are, and which units its sides have: the facts that all other choices follow."""
+"""The kind of task and the units of each side: the facts that all other choices follow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
-from weft.pairs.profiling.sides import SideProfile, Vocabulary
+from weft.pairs.profiling.sides import SideProfile, VocabularyProfile
 from weft.pairs.recommendation.choices import Choice
 
 Unit = Literal["symbol", "word", "character", "bpe"]
@@ -29,7 +29,7 @@ MOSTLY_DIGITS = 0.4
 STRING_TOKENS = 2, 4
 """Tokens that the median and the 95th percentile of short sources have at most: syllables between spaces."""
 TRANSCRIBED = 0.2
-"""How much more the source character at a position tells of the target unit there than chance does, for targets that
+"""Excess over chance with which a source character determines the target unit at its position, for targets that
 follow their sources. Of six languages' pronunciations 0.34 to 0.80, of dates, sums and commands at most 0.04."""
 UNITS_PER_CHARACTER = 0.5, 2.0
 """Target units that a character becomes, on average, in a transcription."""
@@ -46,13 +46,13 @@ WORDED = 0.95
 WORD_LENGTH = 3
 """The mean number of characters that these words must have."""
 MANY_WORDS = 100
-"""How many different words there must be."""
+"""The least number of different words."""
 UNSPACED = frozenset(["Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"])
 """Scripts that are written without spaces between words."""
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskProfile:
     """The kind of a task and the units of its sides."""
 
     kind: Kind
@@ -87,15 +87,15 @@ NAMES: dict[Kind, str] = {
 FORMAL_COPYING = "formal language with copied names"
 
 
-def find_task(profile: PairProfile) -> Task:
+def find_task(profile: PairProfile) -> TaskProfile:
     """The kind of task by the profile; the first rule that holds decides."""
     relations, source, target = profile.relations, profile.source, profile.target
     source_unit, source_reason = _unit(source, profile.scale, is_target=False)
     target_unit, target_reason = _unit(target, profile.scale, is_target=True)
     copied, by_chance = relations.copied_words, relations.copied_words_by_chance
 
-    def task(kind: Kind, reason: str, *, is_formal: bool = False) -> Task:
-        return Task(kind, source_unit, target_unit, source_reason, target_reason, reason, is_formal)
+    def task(kind: Kind, reason: str, *, is_formal: bool = False) -> TaskProfile:
+        return TaskProfile(kind, source_unit, target_unit, source_reason, target_reason, reason, is_formal)
 
     if target_unit == "symbol" and source_unit != "character" and _is_syllables(profile):
         source_unit = "character"
@@ -131,9 +131,9 @@ def find_task(profile: PairProfile) -> Task:
         return task("copying", reason, is_formal=target.punctuated <= RUNNING_TEXT)
     if "bpe" in (source_unit, target_unit) and "character" not in (source_unit, target_unit):
         if source_unit != "bpe":
-            source_unit, source_reason = "bpe", "the target is text; both sides alike"
+            source_unit, source_reason = "bpe", "the target is text; the same units on both sides"
         if target_unit != "bpe":
-            target_unit, target_reason = "bpe", "the source is text; both sides alike"
+            target_unit, target_reason = "bpe", "the source is text; the same units on both sides"
     return task("text", f"{target.tokens.mean:.0f} words in a target on average")
 
 
@@ -214,6 +214,6 @@ def _unspaced(side: SideProfile) -> tuple[Unit, str]:
     return "bpe", f"no spaces between words ({side.script}), texts of up to {side.characters.p99} characters"
 
 
-def _is_closed(vocabulary: Vocabulary, factor: float) -> bool:
+def _is_closed(vocabulary: VocabularyProfile, factor: float) -> bool:
     size, unseen = vocabulary.at(factor)
     return unseen < CLOSED_UNSEEN and size <= CLOSED_SIZE and vocabulary.tokens > 2 * vocabulary.size

@@ -9,7 +9,7 @@ from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, is_transcription
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, is_transcription
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
@@ -31,7 +31,9 @@ KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
 
-def choose_model(profile: PairProfile, task: Task, device: Device, few_epochs: str | None = None) -> list[Choice]:
+def choose_model(
+    profile: PairProfile, task: TaskProfile, device: Device, few_epochs: str | None = None
+) -> list[Choice]:
     """The network for a task of that kind and size.
 
     ``few_epochs``: why there is only time for a few epochs. Then a Transformer is small, and hardly has dropout.
@@ -85,7 +87,7 @@ def _inflection(profile: PairProfile) -> list[Choice]:
     choices = [
         Choice("model", "GRU 256", reason, recurrent("gru", 256, 128)),
         Choice("sources", each, "the word, and its features", {"model.sources.count": sources}),
-        Choice("dropout", "0.4", "words are short and soon learned by heart", {"model.dropout": 0.4}),
+        Choice("dropout", "0.4", "words are short and soon memorized", {"model.dropout": 0.4}),
     ]
     kept = _kept_characters(profile)
     if kept > KEPT_CHARACTERS:
@@ -100,7 +102,7 @@ def _kept_characters(profile: PairProfile) -> float:
     return min(1.0, relations.common_characters * max(1.0, relations.length_ratio))
 
 
-def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
+def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[Choice]:
     pairs, few = profile.pairs, profile.pairs < FEW_WORDS
     are_numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if pairs <= HARD_WORDS and not are_numbers and (is_transcription(profile) or (few and _is_spelled(profile, task))):
@@ -110,7 +112,7 @@ def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
         return [
             Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
-            Choice("dropout", "0.5", f"{number} of words, soon learned by heart", {"model.dropout": 0.5}),
+            Choice("dropout", "0.5", f"{number} of words, soon memorized", {"model.dropout": 0.5}),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
@@ -122,11 +124,11 @@ def _spelling(profile: PairProfile, task: Task, device: Device) -> list[Choice]:
     choices = [model, Choice("attention", "sparse", "few characters of the source matter for each token", attention)]
     if are_numbers:
         return [*choices, Choice("dropout", "0.1", "numbers follow strict rules", {"model.dropout": 0.1})]
-    reason = "words are short and soon learned by heart"
+    reason = "words are short and soon memorized"
     return [*choices, Choice("dropout", "0.4", reason, {"model.dropout": 0.4})]
 
 
-def _is_spelled(profile: PairProfile, task: Task) -> bool:
+def _is_spelled(profile: PairProfile, task: TaskProfile) -> bool:
     """Whether words become about as many symbols, such as phones, as they have characters."""
     symbols = profile.target.tokens.mean / max(1.0, profile.source.characters.mean)
     return task.target == "symbol" and profile.source.tokens.median <= 2 and 0.5 <= symbols <= 2
@@ -144,7 +146,7 @@ def _summary(profile: PairProfile) -> list[Choice]:
     rare = profile.relations.copied_rare_words
     model = "LSTM 512 with attention and coverage"
     return [
-        Choice("model", model, f"{profile.pairs:,} pairs; nothing is said twice", settings),
+        Choice("model", model, f"{profile.pairs:,} pairs; coverage prevents repetition", settings),
         Choice("copying", "yes", f"{rare:.0%} of the rare target words are in the source", {"model.copy": True}),
         Choice("dropout", "0.3", f"{profile.pairs:,} pairs", {"model.dropout": 0.3}),
     ]
@@ -159,7 +161,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     ratio = max(2, math.ceil(2 * profile.target.tokens.p99 / max(1, profile.source.tokens.median)))
     return [
         Choice("model", "GRU 128", f"commands of at most {symbols} symbols: strict rules", network),
-        Choice("attention", "by location", "it moves on from its last position, at any length", location),
+        Choice("attention", "by location", "it moves forward from its last position, at any length", location),
         Choice("dropout", "0.5", "rules, not pairs, are to be learned", {"model.dropout": 0.5}),
         Choice(
             "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}
@@ -167,7 +169,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     ]
 
 
-def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> list[Choice]:
+def _transformer(profile: PairProfile, task: TaskProfile, few_epochs: str | None) -> list[Choice]:
     layers, hidden, feed_forward, heads = _size(profile, task)
     reason = f"{profile.pairs:,} pairs"
     if few_epochs is not None and task.kind != "answer":
@@ -186,7 +188,7 @@ def _transformer(profile: PairProfile, task: Task, few_epochs: str | None) -> li
     return choices
 
 
-def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, int]:
+def _size(profile: PairProfile, task: TaskProfile) -> tuple[tuple[int, int], int, int, int]:
     """Layers of encoder and decoder, width, inner width, heads."""
     pairs = profile.pairs
     if task.kind == "answer":
@@ -200,12 +202,12 @@ def _size(profile: PairProfile, task: Task) -> tuple[tuple[int, int], int, int, 
     return (6, 6), 512, 2048, 8
 
 
-def _has_strict_rules(profile: PairProfile, task: Task) -> bool:
+def _has_strict_rules(profile: PairProfile, task: TaskProfile) -> bool:
     sizes = profile.source.spaced.size, profile.target.spaced.size
     return task.kind == "formal" and task.source == task.target == "symbol" and max(sizes) <= TINY_VOCABULARY
 
 
-def _dropout(profile: PairProfile, task: Task) -> tuple[float, str]:
+def _dropout(profile: PairProfile, task: TaskProfile) -> tuple[float, str]:
     """Dropout of a Transformer: the fewer pairs, the more, except where pairs cannot be memorized."""
     pairs = profile.pairs
     if task.kind == "answer":

@@ -3,7 +3,7 @@
 The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
 they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
 only one other kind, the recommended network with or without label smoothing. Units, splits, metric and search are those
-of the recommended recipe, so that all candidates share one tokenized corpus and are judged alike.
+of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same metric.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.errors import RecipeError
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
-from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, Task, find_task
+from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, find_task
 from weft.pairs.recommendation.network import ROTARY, recurrent, transformer
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.recommendation.schedule import choose_training
@@ -105,7 +105,7 @@ def kind_of(model: dict[str, Any]) -> Kind:
     return "location" if attention.get("location") else "recurrent"
 
 
-def _other_kinds(profile: PairProfile, task: Task, chosen: Kind) -> list[Kind]:
+def _other_kinds(profile: PairProfile, task: TaskProfile, chosen: Kind) -> list[Kind]:
     """The kinds that were not chosen and may be better for such a task, the likelier first."""
     kinds: list[Kind] = []
     numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
@@ -117,7 +117,7 @@ def _other_kinds(profile: PairProfile, task: Task, chosen: Kind) -> list[Kind]:
     return [kind for kind in kinds if kind != chosen]
 
 
-def _network(kind: Kind, profile: PairProfile, task: Task, tree: dict[str, Any], device: Device) -> list[Choice]:
+def _network(kind: Kind, profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device) -> list[Choice]:
     """The network of another kind than that of the recipe ``tree``, as large as is usual for that many pairs."""
     model, joint = tree["model"], tree["tokenizer"].get("joint", False)
     hidden = 512 if device == "cuda" and profile.pairs >= 1_000 else 256
@@ -159,9 +159,9 @@ def _model(choices: list[Choice], recommended: dict[str, Any]) -> dict[str, Any]
 
 
 def _schedule(
-    profile: PairProfile, task: Task, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
+    profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Settings of [training] that depend on the network, but for those that were given."""
+    """Settings of [training] that depend on the network, except those that were given."""
     training = as_tree(choose_training(profile, task, tree, device))["training"]
     return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
 

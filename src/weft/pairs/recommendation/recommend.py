@@ -32,12 +32,12 @@ class Recommendation:
 
     recipe: Recipe
     choices: list[Choice]
-    """Those that no change has overridden."""
+    """The choices that no given change overrides."""
     warnings: list[str]
     settings: dict[str, Any]
     """The settings that were chosen or given, as nested dictionaries; all others have their defaults."""
     profile: PairProfile
-    """What the pairs look like."""
+    """The profile of the pairs."""
 
     def __repr__(self) -> str:
         return f"<Recommendation for {self.profile.input.name}: {plural(len(self.choices), 'choice')}>"
@@ -108,8 +108,8 @@ def recommend_recipe(
 ) -> Recommendation:
     """The recipe for these pairs, with ``a.b=c`` changes applied; no torch is imported.
 
-    ``like``: a recipe whose choices are taken over, but for the pairs. ``start``: a run whose model and tokenizer are.
-    ``minutes``: the time that there is for training.
+    ``like``: a recipe whose choices are used, except for the pairs. ``start``: a run whose model and tokenizer are
+    used. ``minutes``: the time limit of the training.
     """
     base = None if like is None else _base(like)
     given = [parse_change(change)[0] for change in changes]

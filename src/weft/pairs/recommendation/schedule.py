@@ -7,7 +7,7 @@ from typing import Any
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
-from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, Task
+from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, TaskProfile
 from weft.pairs.recommendation.speed import steps_in
 
 VALIDATIONS = 20
@@ -15,7 +15,7 @@ PATIENCE = 10
 """Validations without improvement; half of them, as the cosine schedule improves most towards its end."""
 MIN_STEPS, USUAL_STEPS, MAX_STEPS = 2_000, 10_000, 100_000
 FORMAL_STEPS = 12_000
-"""For formal languages: training pairs are learned sooner, but new combinations of their symbols are not."""
+"""Steps for formal languages: training pairs are learned sooner, new combinations of symbols are not."""
 LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
@@ -25,18 +25,18 @@ LOCATION_RATE = 0.002
 MANY_PAIRS = 5_000
 """Pairs of a formal language from which on validation pairs do not choose the weights."""
 WORD_MINUTES = 12
-"""What training on pairs of words takes on two CPU cores at most, roughly."""
+"""Approximate upper limit of the time to train on pairs of words with two CPU cores."""
 
 
 def choose_training(
     profile: PairProfile,
-    task: Task,
+    task: TaskProfile,
     tree: dict[str, Any],
     device: Device,
     given_steps: int | None = None,
     few_epochs: str | None = None,
 ) -> list[Choice]:
-    """How to train the model of `tree`, how to search with it, and what it is judged by.
+    """The training of the model of `tree`, its search, and its metric.
 
     ``given_steps``: the number of steps, if it was given; warmup and validations depend on it.
     ``few_epochs``: why there is only time for a few epochs.
@@ -57,7 +57,7 @@ def choose_training(
     settings |= _delivered(profile, task)
     schedule = {"training.learning_rate": rate, "training.warmup": warmup, "training.schedule": "cosine"}
     choices = [
-        Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens an epoch", {"training.batch_tokens": batch}),
+        Choice("batch", f"{batch:,} tokens", f"about {tokens:,} tokens per epoch", {"training.batch_tokens": batch}),
         _duration(task, steps, reason, settings),
         Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup:,} steps", schedule),
         _smoothing(task),
@@ -71,14 +71,14 @@ def choose_training(
     return choices
 
 
-def _duration(task: Task, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
-    """How long to train; formal languages to the end, as validation pairs are soon right, and new structures later."""
+def _duration(task: TaskProfile, steps: int, reason: str, settings: dict[str, Any]) -> Choice:
+    """The duration of training; to the end for formal languages, whose new structures are learned late."""
     if settings["training.patience"]:
         return Choice("steps", f"up to {steps:,}", f"{reason}; stops earlier without improvement", settings)
     return Choice("steps", f"{steps:,}", f"{reason}; new combinations are learned after the validation pairs", settings)
 
 
-def _delivered(profile: PairProfile, task: Task) -> dict[str, Any]:
+def _delivered(profile: PairProfile, task: TaskProfile) -> dict[str, Any]:
     """The weights that a run delivers, if they are not the best on validation.
 
     Formal languages with many pairs: the last ones, since validation pairs like the training pairs are soon all right
@@ -87,7 +87,7 @@ def _delivered(profile: PairProfile, task: Task) -> dict[str, Any]:
     return {"training.choose": "last"} if task.kind == "formal" and profile.pairs >= MANY_PAIRS else {}
 
 
-def epoch_tokens(profile: PairProfile, task: Task) -> int:
+def epoch_tokens(profile: PairProfile, task: TaskProfile) -> int:
     """The tokens of the longer side in all pairs, roughly."""
     lengths = []
     for unit, side in ((task.source, profile.source), (task.target, profile.target)):
@@ -99,7 +99,7 @@ def epoch_tokens(profile: PairProfile, task: Task) -> int:
     return max(1, round(profile.pairs * (mean + 1)))
 
 
-def _batch(tokens: int, task: Task, device: Device) -> int:
+def _batch(tokens: int, task: TaskProfile, device: Device) -> int:
     """Tokens of a batch: some fifty batches an epoch on a GPU; smaller ones on a CPU, where larger are not faster."""
     on_gpu = device == "cuda"
     if task.kind == "inflection" and on_gpu:
@@ -116,7 +116,7 @@ def _power_of_two(value: float, low: int, high: int) -> int:
     return power
 
 
-def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[int, str]:
+def _steps(profile: PairProfile, task: TaskProfile, tokens: int, batch: int) -> tuple[int, str]:
     """The number of updates, and why."""
     per_epoch = max(1, round(tokens / batch))
     usual = USUAL_STEPS if tokens <= LARGE_EPOCH else LARGE_STEPS
@@ -127,8 +127,8 @@ def _steps(profile: PairProfile, task: Task, tokens: int, batch: int) -> tuple[i
     return steps, f"{steps / per_epoch:,.0f} epochs"
 
 
-def _epochs(profile: PairProfile, task: Task) -> int:
-    """How often to see the pairs at most: more often where they are few and the answer is exact."""
+def _epochs(profile: PairProfile, task: TaskProfile) -> int:
+    """The largest number of epochs: higher where pairs are few and answers are exact."""
     if task.kind == "summary":
         return 8
     if task.kind == "inflection":
@@ -150,14 +150,14 @@ def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
     return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
 
-def _smoothing(task: Task) -> Choice:
+def _smoothing(task: TaskProfile) -> Choice:
     exceptions: dict[str, str] = {"answer": "one right answer", "copying": "what is copied is certain"}
     exceptions["formal"] = "one right output; smoothing costs new combinations of symbols"
     value, reason = (0.0, exceptions[task.kind]) if task.kind in exceptions else (0.1, "the usual amount")
     return Choice("label smoothing", str(value), reason, {"training.label_smoothing": value})
 
 
-def _metric(profile: PairProfile, task: Task, device: Device) -> Choice:
+def _metric(profile: PairProfile, task: TaskProfile, device: Device) -> Choice:
     several = profile.targets_per_source >= 2
     names, reason = _metrics(profile, task, several=several)
     settings: dict[str, Any] = {
@@ -171,7 +171,7 @@ def _metric(profile: PairProfile, task: Task, device: Device) -> Choice:
     return Choice("metric", names[0], reason, settings)
 
 
-def _metrics(profile: PairProfile, task: Task, *, several: bool) -> tuple[list[str], str]:
+def _metrics(profile: PairProfile, task: TaskProfile, *, several: bool) -> tuple[list[str], str]:
     if task.is_word_level:
         symbols = task.target == "symbol"
         second = "token_error_rate" if symbols else "character_error_rate"

@@ -11,7 +11,7 @@ from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile, left_out
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
-from weft.pairs.recommendation.kinds import Task, find_task
+from weft.pairs.recommendation.kinds import TaskProfile, find_task
 from weft.pairs.recommendation.network import choose_model
 from weft.pairs.recommendation.schedule import choose_training, epoch_tokens
 from weft.pairs.recommendation.speed import epochs_in
@@ -42,11 +42,11 @@ def choose_settings(
     steps: int | None = None,
     minutes: float | None = None,
 ) -> ChosenSettings:
-    """A recipe for pairs that look like this; ``parts``: the inputs of all parts that there are.
+    """A recipe for pairs with this profile; ``parts``: the inputs of all parts that exist.
 
-    ``device``: where the model is to be trained; if not given, where it most likely will be on this machine.
+    ``device``: the device to train on; by default the most likely one on this machine.
     ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
-    ``steps``: how long to train, if that was decided otherwise; ``minutes``: the time that there is for it.
+    ``steps``: the number of training steps, if it was given; ``minutes``: the time limit.
     """
     device = device or likely_device()
     task = find_task(profile)
@@ -61,7 +61,7 @@ def choose_settings(
     return ChosenSettings(choices, _warnings(profile))
 
 
-def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float) -> str | None:
+def _few_epochs(profile: PairProfile, task: TaskProfile, device: Device, minutes: float) -> str | None:
     """The reason for a small model: on a CPU, ``minutes`` allow only a few epochs of the usual Transformer."""
     tree = as_tree(choose_model(profile, task, device))
     if device == "cuda" or tree["model"]["encoder"]["kind"] != "transformer":
@@ -71,7 +71,7 @@ def _few_epochs(profile: PairProfile, task: Task, device: Device, minutes: float
 
 
 def _warnings(profile: PairProfile) -> list[str]:
-    """What a person should know before training, each in a line."""
+    """Warnings to show before training, one line each."""
     warnings = []
     if profile.pairs < 500:
         warnings.append(f"{plural(profile.pairs, 'pair')}: very few; expect errors, and collect more")

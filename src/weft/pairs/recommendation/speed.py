@@ -1,15 +1,15 @@
-"""How long updates take on two CPU cores, roughly: before anything can be measured."""
+"""Rough estimates of the time per update on two CPU cores, before anything can be measured."""
 
 from __future__ import annotations
 
 from typing import Any
 
 SECONDS_PER_BATCH = 0.04
-"""What a batch of 1,024 tokens takes at any size: embeddings, loss, the interpreter."""
+"""Fixed time per batch of 1,024 tokens, for a model of any size: embeddings, loss, the interpreter."""
 SECONDS_PER_MILLION = 0.05
-"""What it takes in addition for each million weights that a token is multiplied by."""
+"""Additional time per batch for each million weights that a token is multiplied by."""
 HARD_POSITIONS = 5
-"""How many times the work of soft attention hard attention is: it predicts a token from every source position."""
+"""The work of hard attention relative to soft attention: it predicts a token from every source position."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
 
@@ -20,7 +20,7 @@ def steps_in(seconds: float, tree: dict[str, Any], batch_tokens: int) -> int:
 
 
 def epochs_in(seconds: float, tree: dict[str, Any], tokens: int) -> float:
-    """How often all pairs are seen in ``seconds``; ``tokens``: of the longer side, in all pairs."""
+    """The number of epochs in ``seconds``; ``tokens``: the number of tokens on the longer side of all pairs."""
     return seconds / (tokens * _seconds_per_token(tree))
 
 

@@ -22,7 +22,7 @@ MAX_SHARE = 0.25
 FREQUENT_SHARE, FREQUENT_PAIRS = 0.1, 10
 """A source with more than this share of the pairs that are held out, and as many pairs, is better trained on."""
 MAX_HALVINGS = 2
-"""How often shares are halved for that."""
+"""The largest number of times that shares are halved for that."""
 MIN_SOURCES = 10
 """With fewer different sources than this, the reason counts sources, not pairs."""
 NAMES = {"valid": "validation pairs", "test": "test pairs"}
@@ -110,7 +110,7 @@ def _without_frequent(profile: PairProfile, shares: SplitShares) -> SplitShares:
 
 
 def _split(profile: PairProfile, shares: SplitShares) -> list[Choice]:
-    """How many pairs are in each part."""
+    """The number of pairs in each part."""
     held_out = {part: getattr(shares, part) for part in ("valid", "test") if getattr(shares, part)}
     if not held_out:
         return []
@@ -126,7 +126,7 @@ def _split(profile: PairProfile, shares: SplitShares) -> list[Choice]:
 
 
 def _columns(profile: PairProfile) -> list[Choice]:
-    """What the columns of a table are, where it is not obvious; of two files, which one is the source."""
+    """The roles of the columns of a table, where they are not obvious; for two files, which one is the source."""
     columns = profile.columns
     if profile.input.targets is not None:
         if not profile.input.is_guess:

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
-from weft.pairs.recommendation.kinds import PUNCTUATED, Task
+from weft.pairs.recommendation.kinds import PUNCTUATED, TaskProfile
 
 BPE_SIZES = ((1_000, 500), (5_000, 1_000), (20_000, 4_000), (1_000_000, 8_000), (5_000_000, 16_000))
 """Vocabulary sizes by the number of pairs: up to this many pairs, this many units."""
@@ -20,7 +20,7 @@ NO_SCRIPT = "digits and symbols"
 _MARK = re.compile(r"<[^<>\s]{1,20}>")
 
 
-def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
+def choose_units(profile: PairProfile, task: TaskProfile) -> list[Choice]:
     """Units of each side, vocabulary size, one vocabulary or two, the longest training pair."""
     kinds: list[str] = [("word" if unit == "symbol" else unit) for unit in (task.source, task.target)]
     settings: dict[str, Any] = {"tokenizer.kind": kinds[0]}
@@ -44,7 +44,7 @@ def choose_units(profile: PairProfile, task: Task) -> list[Choice]:
     return choices
 
 
-def _is_tokenized(profile: PairProfile, task: Task) -> bool:
+def _is_tokenized(profile: PairProfile, task: TaskProfile) -> bool:
     """Whether spaces already separate all tokens, of the side of symbols or of both sides of text."""
     units = task.source, task.target
     if units == ("bpe", "bpe"):
@@ -53,7 +53,7 @@ def _is_tokenized(profile: PairProfile, task: Task) -> bool:
     return "symbol" in units and "word" not in units
 
 
-def _character_scripts(profile: PairProfile, task: Task) -> list[str]:
+def _character_scripts(profile: PairProfile, task: TaskProfile) -> list[str]:
     """The scripts of the sides whose units are characters."""
     sides = ((task.source, profile.source), (task.target, profile.target))
     return [side.script for unit, side in sides if unit == "character"]
@@ -64,7 +64,7 @@ def _unit_name(unit: str) -> str:
 
 
 def _marks(profile: PairProfile, split: bool, kinds: list[str]) -> list[Choice]:
-    """Frequent marks such as ``<n>`` stay whole where punctuation is a token of its own."""
+    """Frequent marks such as ``<n>`` stay whole where punctuation is a separate token."""
     tokens = dict.fromkeys((*profile.source.spaced.top, *profile.target.spaced.top))
     marks = [token for token in tokens if _MARK.fullmatch(token)]
     if not marks or not split or kinds == ["character", "character"]:
@@ -72,7 +72,7 @@ def _marks(profile: PairProfile, split: bool, kinds: list[str]) -> list[Choice]:
     return [Choice("marks", " ".join(marks), "one token each, as they are frequent", {"tokenizer.symbols": marks})]
 
 
-def _size(profile: PairProfile, task: Task, kinds: list[str]) -> list[Choice]:
+def _size(profile: PairProfile, task: TaskProfile, kinds: list[str]) -> list[Choice]:
     pairs = profile.pairs
     if task.kind == "summary":
         reason = "rarer words are copied from the source"
@@ -93,7 +93,7 @@ def _size(profile: PairProfile, task: Task, kinds: list[str]) -> list[Choice]:
     return [Choice("vocabulary", f"{size:,} BPE units", reason, {"tokenizer.size": size})]
 
 
-def _joint(profile: PairProfile, task: Task, kinds: list[str]) -> Choice:
+def _joint(profile: PairProfile, task: TaskProfile, kinds: list[str]) -> Choice:
     relations = profile.relations
     if kinds[0] != kinds[1]:
         return Choice("vocabularies", "two", "different units", {"tokenizer.joint": False})
@@ -110,7 +110,7 @@ def _joint(profile: PairProfile, task: Task, kinds: list[str]) -> Choice:
     return Choice("vocabularies", "one" if joint else "two", reason, {"tokenizer.joint": joint})
 
 
-def longest(profile: PairProfile, task: Task) -> int:
+def longest(profile: PairProfile, task: TaskProfile) -> int:
     """The length of the longest texts of the sample in units, roughly."""
     lengths = []
     for unit, side in ((task.source, profile.source), (task.target, profile.target)):
@@ -119,7 +119,7 @@ def longest(profile: PairProfile, task: Task) -> int:
     return max(lengths)
 
 
-def _lengths(profile: PairProfile, task: Task) -> list[Choice]:
+def _lengths(profile: PairProfile, task: TaskProfile) -> list[Choice]:
     if task.kind == "summary":
         settings = {"data.pipeline": [{"kind": "truncate", "max": SUMMARY_WORDS}], "data.max_length": 600}
         reason = f"the longest source has {profile.source.tokens.maximum:,}; what matters comes first"
@@ -129,4 +129,4 @@ def _lengths(profile: PairProfile, task: Task) -> list[Choice]:
         return []
     limit = min(1_000, 50 * -(-round(1.2 * length) // 50))
     reason = f"the longest text of the sample has about {length:,}"
-    return [Choice("longest pair", f"{limit} tokens a side", reason, {"data.max_length": limit})]
+    return [Choice("longest pair", f"{limit} tokens per side", reason, {"data.max_length": limit})]

@@ -28,14 +28,14 @@ GOOD_VALIDATIONS = 10
 MIN_SENTENCES = 100
 """The smallest number of sentences that a validation is reduced to."""
 MIN_STEPS = 20
-"""Below this many steps a warning says how much more time is needed; the run is trained nevertheless."""
+"""Below this many steps a warning says how much more time is needed; the run is trained anyway."""
 MIN_WARMUP = 100
 """Warmup is not reduced below this many steps if the run has at least five times as many."""
 EVALUATION_SHARE = 0.15
 """The fraction of the time that is planned for the evaluation after training. If a large test set takes longer, the
 time that is left in the end decides how much of it is evaluated."""
 MAX_LENGTHENING = 4.0
-"""How many times as many steps as those of the recipe a run may have in order to use up the time."""
+"""The largest factor by which the steps of a recipe are increased to use up the time."""
 MAX_MODELS = 6
 """Models of the same recipe that are trained at most, of different seeds, to use up the time."""
 DISTILLATION = 1.5
@@ -43,7 +43,7 @@ DISTILLATION = 1.5
 
 
 class TimeLimit(NamedTuple):
-    """How long a run may take, from the moment it starts to read its data."""
+    """The time limit of a run, counted from the moment it starts to read its data."""
 
     minutes: float
     start: float
@@ -71,13 +71,13 @@ class TimeLimit(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """How long the parts of training take on this machine, in seconds."""
+    """Times of the parts of training on this machine, in seconds."""
 
     step: float
     startup: float = 0.0
-    """What the first updates take in addition: to capture CUDA graphs, to compile."""
+    """Additional time of the first updates: capturing CUDA graphs, compiling."""
     loss: float = 0.0
-    """The loss of the validation set."""
+    """Time to compute the loss of the validation set."""
     sentence: float = 0.0
     """Each sentence that is translated for a metric."""
 
@@ -91,9 +91,9 @@ class FittedTraining(NamedTuple):
     settings: TrainingSettings
     validations: int
     validation_seconds: float
-    """Of each."""
+    """Time per validation."""
     seconds: float
-    """Of the whole run from now on, without an evaluation after it."""
+    """Time for the rest of the run, without the evaluation after it."""
 
     @property
     def closing_seconds(self) -> float:
@@ -106,7 +106,7 @@ class _Validations(NamedTuple):
 
     number: int
     sentences: int
-    """Translated in each."""
+    """Sentences translated in each validation."""
     cost: float
     """Seconds of each."""
     averaging: int
@@ -120,7 +120,7 @@ class _Validations(NamedTuple):
 def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None) -> FittedTraining:
     """The settings of a run that takes at most ``seconds``.
 
-    ``sentences``: how many a validation translates; None if there are no validations.
+    ``sentences``: the number of sentences that a validation translates; None if there are no validations.
     """
     validations = _all_validations(settings, speed, sentences)
     planned = seconds * SAFETY - speed.startup
@@ -193,7 +193,7 @@ def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
 
 
 def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | None) -> _Validations:
-    """Those of the recipe."""
+    """The validations of the recipe."""
     count = settings.steps // settings.validate_every if settings.validate_every else 0
     if sentences is None or not count:
         return _Validations(0, 0, 0.0, 0)
@@ -201,7 +201,7 @@ def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | 
 
 
 def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
-    """Validations that take at most ``seconds``: of fewer sentences if only a few would fit, then fewer of them."""
+    """Validations that take at most ``seconds``: with fewer sentences if only a few would fit, then fewer of them."""
     count, sentences, cost, averaging = validations
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
     sentences = fitting_sentences(speed, affordable, sentences)

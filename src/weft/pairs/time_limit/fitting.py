@@ -18,7 +18,7 @@ from weft.pairs.time_limit.budget import (
     fitting_sentences,
     lengthened,
 )
-from weft.pairs.time_limit.speed import Measured, measure
+from weft.pairs.time_limit.speed import MeasuredRun, measure
 from weft.recipe import Recipe, TrainingSettings
 from weft.recipe.data import as_list
 from weft.training.events import Fitted
@@ -65,7 +65,7 @@ def _measure_run(run: NewRun, limit: TimeLimit) -> _Measurement:
     shortest, longest = MEASURED_SECONDS
     seconds = min(max(MEASURED_SHARE * 60 * limit.minutes, shortest), longest)
     context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
-    measured = Measured(model, prepared.data, context, validation)
+    measured = MeasuredRun(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
     return _Measurement(settings, measure(measured, seconds=seconds, translates=translates), validation)
 
@@ -128,7 +128,7 @@ def fit_probe(run: NewRun, seconds: float, *, validations: int) -> FittedRun:
 
 
 def _evaluation(recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit) -> _Evaluation:
-    """How long the evaluation on the test set takes, and how many items of it are planned."""
+    """The duration of the evaluation on the test set, and its planned number of items."""
     items = evaluation_size(recipe) if limit.evaluates else 0
     if not items:
         return _Evaluation()
@@ -151,7 +151,7 @@ def evaluation_size(recipe: Recipe) -> int:
 
 
 class EvaluationPlan(Protocol):
-    """How many items of the test set time is reserved for; None: all; and how long each takes."""
+    """The number of test items that time is reserved for (None: all), and the time per item."""
 
     @property
     def test_items(self) -> int | None: ...
@@ -160,7 +160,7 @@ class EvaluationPlan(Protocol):
 
 
 def evaluation_items_within(recipe: Recipe, plan: EvaluationPlan, seconds: float) -> int | None:
-    """How many items of the test set are evaluated in the time that is left in the end; None: all of them.
+    """The number of test items to evaluate in the time that is left at the end; None: all of them.
 
     At least as many as were planned, for which time was reserved.
     """

@@ -50,8 +50,8 @@ class UpdateSpeed(NamedTuple):
     startup: float
 
 
-class Measured(NamedTuple):
-    """What is measured: the updates and the validations of a run."""
+class MeasuredRun(NamedTuple):
+    """The updates and validations to measure."""
 
     model: Model
     data: BatchSource
@@ -59,7 +59,7 @@ class Measured(NamedTuple):
     validation: RecipeValidation | None
 
 
-def measure(run: Measured, *, seconds: float, translates: bool) -> Speed:
+def measure(run: MeasuredRun, *, seconds: float, translates: bool) -> Speed:
     """Measure updates for some seconds (up to `MAX_TIMES` as long if there were few in them), and a validation.
 
     ``translates``: also measure how long translations take, which need the validation set.
@@ -144,9 +144,7 @@ def _sentence_seconds(model: Model, validation: RecipeValidation, seconds: float
     if elapsed > MAX_TIMES * seconds / 2:  # there is no time for more
         return elapsed / count
     while True:
-        start = time.monotonic()
-        validation.translate(model, count, **lengths)
-        elapsed = time.monotonic() - start
+        elapsed = _second_duration(lambda: validation.translate(model, count, **lengths))  # noqa: B023
         if count >= all_sentences or elapsed > min(LONG_ENOUGH, seconds / 2):
             return elapsed / count
         count = min(2 * count, all_sentences)

@@ -27,7 +27,7 @@ class Axis(NamedTuple):
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value is: 0 at the low end, 1 at the high end; values outside are moved to the ends."""
+        """The relative position of a value: 0 at the low end, 1 at the high end; values outside are clamped."""
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
             position = (math.log(value) - low) / (high - low) if value > 0 else 0.0
@@ -41,7 +41,7 @@ class Axis(NamedTuple):
 
 
 def x_axis(chart: Chart) -> Axis:
-    """From the first x to the last; a few x values are the ticks themselves."""
+    """The axis from the first x to the last; if there are few x values, they are the ticks."""
     values = sorted({float(x) for series in chart.series for x, _ in series.estimates()})
     low, high = values[0], values[-1]
     if len(values) <= MAX_TICKS and (chart.log_x or _are_apart(values)):

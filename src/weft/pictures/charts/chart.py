@@ -10,7 +10,7 @@ from pathlib import Path
 from weft.evaluation.statistics import Estimate
 
 MAX_SERIES = 6
-"""As many as can be told apart by color, marker and dash."""
+"""The largest number of series that color, marker and dash distinguish."""
 Point = tuple[float, Estimate | float]
 
 
@@ -37,9 +37,9 @@ class Chart:
     title: str
     """States the finding."""
     x_label: str
-    """With its unit. Of a dot plot: what the categories are."""
+    """Label with its unit; for a dot plot, the meaning of the categories."""
     y_label: str
-    """With its unit."""
+    """Label with its unit."""
     series: tuple[Series, ...]
     log_x: bool = False
     log_y: bool = False
@@ -79,9 +79,9 @@ class Chart:
 
 
 COLORS = ("#08519c", "#d55e00", "#117733", "#aa4499", "#3d4852", "#8a7a00")
-"""In print and in pictures; pictures/html/style.css has the same, and others for a dark page."""
+"""Colors in print and in pictures; pictures/html/style.css repeats them, and has others for a dark page."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""For matplotlib."""
+"""Markers of matplotlib."""
 SYMBOLS = "●■▲◆▼✚"
 ASCII_SYMBOLS = "o#^*v+"
 TERMINAL_COLORS = ("blue", "yellow", "green", "magenta", "default", "cyan")

@@ -91,7 +91,7 @@ def _dot_plot(chart: Chart) -> tuple[list[Content], float]:
 
 
 def _legend(chart: Chart, top: float) -> tuple[list[Content], int]:
-    """Below the chart, in as many rows as the names need."""
+    """The legend below the chart, in as many rows as the names need."""
     parts: list[Content] = []
     x, row = 8.0, 0
     for number, series in enumerate(chart.series):

@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 
 class LinearScale(NamedTuple):
-    """From values to coordinates: low ↦ start, high ↦ end."""
+    """A linear map from values to coordinates: low ↦ start, high ↦ end."""
 
     low: float
     high: float
@@ -182,7 +182,7 @@ def _axes(
 
 
 def _legend(names: Sequence[str]) -> list[Content]:
-    """On the right above, one line for each name."""
+    """The legend at the top right, one line for each name."""
     parts: list[Content] = []
     for row, (style, name) in enumerate(zip(STYLES, names, strict=False)):
         y = TOP + 8 + 14 * row

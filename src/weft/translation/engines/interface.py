@@ -42,7 +42,7 @@ class TranslationRequest:
     """The token ids of the texts as the model reads them, in their frame unless they are prompts; empty: the texts have
     not been tokenized."""
     prefixes: Sequence[Sequence[int]] = ()
-    """For each source, the token ids that its outputs must begin with; empty: none."""
+    """The token ids that the outputs of each source must begin with; empty: none."""
     n_best: int = 1
     return_attention: bool = False
     return_trace: bool = False
@@ -56,7 +56,7 @@ class TranslationRequest:
     length_limits: LengthLimits = SMALLEST
     """Limits that apply where the settings do not limit the length."""
     decoders: Sequence[Callable[[Sequence[int]], str]] = ()
-    """For each source, the text of ids that may hold for its outputs alone; empty: the tokenizer decodes them all."""
+    """A decoder for each source, whose ids may be valid for its outputs only; empty: the tokenizer decodes all."""
 
     @property
     def start(self) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ def max_output_length(
 
 
 def completion_limit(settings: SearchSettings, limits: LengthLimits, *, prefix: int, length: int | None) -> int:
-    """The most tokens of a text that continues a prefix, the prefix included; ``length``: those after it, if given."""
+    """The most tokens of a text that continues a prefix, the prefix included; ``length``: tokens after it, if given."""
     if length is None and settings.max_length:
         return settings.max_length
     return prefix + (max(COMPLETION_LENGTH, limits.max_extra) if length is None else length)

@@ -121,7 +121,7 @@ class TorchEngine:
         precision: str = "fp32",
         seed: int = 1,
     ) -> None:
-        """``tokenizer``: the target's; ``seed``: for sampling, unless `search.seed` sets one."""
+        """``tokenizer``: the target's tokenizer; ``seed``: the seed of sampling, unless `search.seed` sets one."""
         self.device = torch.device(device)
         if isinstance(model, nn.Module):
             if any(tensor.device.type != self.device.type for tensor in model.parameters()):
@@ -251,7 +251,7 @@ class TorchEngine:
         return PreparedBatch(rows, model, inputs)
 
     def _source_lengths(self, request: TranslationRequest) -> list[int]:
-        """For a coverage penalty."""
+        """Source lengths for a coverage penalty."""
         lengths: list[int] = IdRows.of(request.sources).lengths_B.tolist()
         if request.prompts or not any(lengths):
             raise SearchError("search.coverage_penalty: this model has no source to cover; set it to 0")

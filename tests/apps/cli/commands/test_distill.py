@@ -37,7 +37,7 @@ def test_an_interruption(
     with monkeypatch.context() as patch:
         patch.setattr(ResumableOutput, "add", interrupt)
         said = command(*arguments, check=130)
-    assert said.stderr.splitlines()[-1] == "weft: interrupted; the same command continues"
+    assert said.stderr.splitlines()[-1] == "weft: interrupted; repeat the command to continue"
     assert command(*arguments).stdout == f"{tmp_path / 'student'}\n"
 
 

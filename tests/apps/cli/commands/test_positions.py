@@ -39,6 +39,40 @@ class TestSinusoids:
         assert options[0] in command("positions", *options, check=2)[1]
 
 
+class TestLayoutsAndProducts:
+    def test_products_are_the_dot_products_of_the_lecture(self, command: Command) -> None:
+        """2, 1.5403, 0.5837, 0.0096, 0.3456: closer is not always higher."""
+        lines = command("positions", "--count", "5", "--width", "4", "--products")[0].splitlines()
+        start = lines.index("dot products of positions: PE·PEᵀ")
+        assert lines[start + 2].split() == ["0", "2.0000", "1.5403", "0.5837", "0.0096", "0.3456"]
+        assert lines[start + 6].split() == ["4", "0.3456", "0.0096", "0.5837", "1.5403", "2.0000"]
+        assert not any("cosine" in line for line in lines)
+
+    def test_both_layouts_have_the_same_products(self, command: Command) -> None:
+        lines = command("positions", "--count", "3", "--width", "4", "--layout", "both", "--products")[0].splitlines()
+        first, second = lines.index("interleaved"), lines.index("halves")
+        assert lines[first + 4].split() == ["1", "0.8415", "0.5403", "0.0100", "1.0000"]
+        assert lines[second + 4].split() == ["1", "0.8415", "0.0100", "0.5403", "1.0000"]
+        assert lines[first + 6 : second] == lines[second + 6 :]
+
+    def test_one_layout(self, command: Command) -> None:
+        lines = command("positions", "--count", "2", "--width", "4", "--layout", "halves")[0].splitlines()
+        assert lines[0] == "sinusoidal" and lines[4].split() == ["1", "0.8415", "0.0100", "0.5403", "1.0000"]
+
+    def test_an_unknown_layout(self, refusal: Callable[..., str]) -> None:
+        assert refusal("positions", "--layout", "half") == "--layout: unknown layout 'half'; did you mean 'halves'?"
+
+    def test_a_picture(self, command: Command, tmp_path: Path) -> None:
+        path = tmp_path / "both.svg"
+        command("positions", "--count", "5", "--width", "4", "--layout", "both", "--products", "--to", path)
+        text = path.read_text("utf-8")
+        assert "1.5403" in text and "interleaved" in text and "halves" in text
+
+    def test_several_runs_side_by_side(self, command: Command, runs: Runs) -> None:
+        text, _ = command("positions", runs("learned"), runs("prefix"), "--count", "4")
+        assert TestARun().names(text) == ["sinusoidal", "learned encoder", "learned decoder", "prefix stack"]
+
+
 class TestARun:
     def names(self, text: str) -> list[str]:
         """The titles: what stands above a line that counts positions."""

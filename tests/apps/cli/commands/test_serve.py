@@ -80,7 +80,7 @@ def test_without_fastapi(refusal: Callable[..., str], finished: Path, monkeypatc
         return original(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert refusal("serve", finished) == "serve: fastapi is not installed; pip install 'weft[serve]'"
+    assert refusal("serve", finished) == "serve: fastapi is not installed; pip install 'weft-seq2seq[serve]'"
 
 
 @pytest.mark.parametrize("in_training", [False, True])

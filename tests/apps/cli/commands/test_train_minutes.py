@@ -61,7 +61,7 @@ def test_where_an_interrupted_race_stands(tmp_path: Path, capsys: pytest.Capture
     assert line() == "weft: interrupted before training began\n"
     (tmp_path / "run.race").mkdir()
     (tmp_path / "run.race/race.json").write_text("{}")
-    assert line() == "weft: interrupted in the race; the same command continues it\n"
+    assert line() == "weft: interrupted in the race; repeat the command to continue it\n"
     out.mkdir()
     for name in ("recipe.toml", "metrics.json"):
         (out / name).touch()

@@ -12,7 +12,7 @@ from fixtures.tuning_runners import InlineRunner, InventedRunner
 from weft.apps.cli.commands.tune import Reporter
 from weft.apps.tuning.candidates import lower_rate, more_dropout
 from weft.apps.tuning.events import Planned, RungFinished, RungStarted, Scored
-from weft.apps.tuning.plan import Plan
+from weft.apps.tuning.plan import TuningPlan
 from weft.recipe import load_recipe
 
 TINY = [
@@ -37,7 +37,7 @@ def runner(monkeypatch):
 def test_from_the_candidates_to_the_commands(command, runner, tmp_path):
     arguments = ("tune", "grammar", *SETTINGS, "--minutes", "500", "--out", tmp_path / "out")
     said = command(*arguments)
-    assert "3 candidates, 1 at once" in said.stderr
+    assert "3 candidates, 1 in parallel" in said.stderr
     assert "dropout-0.2  dropout 0 → 0.2 (more regularization, for small data)" in said.stderr
     assert "rung 1 of 1: 3 candidates to step 8" in said.stderr
     lines = said.stdout.splitlines()
@@ -54,7 +54,7 @@ def test_an_interruption(command, monkeypatch, tmp_path):
     runner = InventedRunner(lambda name, step: 1.0, stop_after=2)
     monkeypatch.setattr("weft.apps.tuning.tune._process_runner", lambda *arguments: runner)
     said = command("tune", "grammar", "--out", tmp_path / "out", check=130)
-    assert said.stderr.splitlines()[-1] == "weft: interrupted; the same command continues"
+    assert said.stderr.splitlines()[-1] == "weft: interrupted; repeat the command to continue"
 
 
 def test_pairs_in_place_of_a_recipe(command, monkeypatch, tmp_path):
@@ -115,7 +115,7 @@ def test_killed_again_and_again_it_ends_with_the_same_result(tmp_path):
 
 def test_why_it_ends_before_its_time(capsys):
     """Of all minutes, 45 seconds: the recipe has no more steps, or candidates no longer improve."""
-    plan = Plan(["recipe", "wider"], 992, [496, 992], 16, 100, 40.0)
+    plan = TuningPlan(["recipe", "wider"], 992, [496, 992], 16, 100, 40.0)
     events = [
         Planned(plan, [], 1_000, 170.0),
         RungStarted(1, 2, 496, ["recipe", "wider"]),
@@ -147,6 +147,6 @@ def test_why_it_ends_before_its_time(capsys):
     ],
 )
 def test_what_a_plan_says_of_its_steps(capsys, steps, seconds, line):
-    list(Reporter()([Planned(Plan(["recipe"], steps, [steps], 16, 100, seconds), [], 1_000, 170.0)]))
+    list(Reporter()([Planned(TuningPlan(["recipe"], steps, [steps], 16, 100, seconds), [], 1_000, 170.0)]))
     _, *more = capsys.readouterr().err.splitlines()
     assert [text.startswith(line) for text in more] == ([] if line is None else [True])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.apps.cli.terminal.signals import Interrupted, exit_code, raise_on_signals
+from weft.apps.cli.terminal.signals import SignalInterrupt, exit_code, raise_on_signals
 
 Command = Callable[..., tuple[str, str]]
 
@@ -71,7 +71,7 @@ def test_an_interruption_during_imports() -> None:
 
 
 def test_exit_codes() -> None:
-    assert exit_code(KeyboardInterrupt()) == 130 and exit_code(Interrupted(signal.SIGTERM)) == 143
+    assert exit_code(KeyboardInterrupt()) == 130 and exit_code(SignalInterrupt(signal.SIGTERM)) == 143
 
 
 def test_ignored_signals_stay_ignored() -> None:
@@ -81,7 +81,7 @@ def test_ignored_signals_stay_ignored() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         raise_on_signals()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        with pytest.raises(Interrupted):
+        with pytest.raises(SignalInterrupt):
             signal.raise_signal(signal.SIGTERM)
     finally:
         for number, handler in kept.items():
@@ -121,7 +121,7 @@ def test_before_and_after_the_command_itself(
     import weft.apps.cli
 
     def interrupted(arguments: list[str]) -> None:
-        raise Interrupted(number)
+        raise SignalInterrupt(number)
 
     monkeypatch.setattr(weft.apps.cli, "_run", interrupted)
     _, stderr = command("recipes", check=code)
@@ -132,7 +132,7 @@ def test_while_arguments_are_parsed(command: Command, monkeypatch: pytest.Monkey
     from typer.core import TyperGroup
 
     def interrupted(self: TyperGroup, *arguments: object, **options: object) -> None:
-        raise Interrupted(signal.SIGTERM)
+        raise SignalInterrupt(signal.SIGTERM)
 
     monkeypatch.setattr(TyperGroup, "make_context", interrupted)
     _, stderr = command("recipes", check=143)

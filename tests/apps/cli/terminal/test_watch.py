@@ -59,5 +59,5 @@ def test_it_ends_with_an_error_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_without_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
     watch.check_watch()
     monkeypatch.setattr(watch, "find_spec", lambda name: None)
-    with pytest.raises(RecipeError, match="--watch: fastapi is not installed; pip install 'weft\\[serve\\]'"):
+    with pytest.raises(RecipeError, match="--watch: fastapi is not installed; pip install 'weft-seq2seq\\[serve\\]'"):
         watch.check_watch()

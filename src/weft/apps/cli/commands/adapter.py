@@ -43,7 +43,7 @@ def add_command(
     run: Run,
     source: Annotated[
         Path,
-        typer.Argument(metavar="FROM", help="A folder of PEFT, or a run with an adapter.", show_default=False),
+        typer.Argument(metavar="FROM", help="A PEFT folder, or a run with an adapter.", show_default=False),
     ],
     name: Annotated[str | None, typer.Option("--name", help="Its name in RUN; by default that of FROM.")] = None,
 ) -> None:

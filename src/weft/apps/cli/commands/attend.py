@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.translation.results import HeadAttention
 
 DEFAULT_KINDS = ("cross", "decoder", "encoder")
-"""Without --kind, the first of these that the model has."""
+"""Kinds in order of preference; without --kind, the first one that the model has."""
 
 
 def command(
@@ -39,7 +39,7 @@ def command(
 
     By default the map is over words, or over tokens where a side is a single word; for a Transformer it is the mean
     over the heads of the second-to-last layer. --layer, --head and --kind select another map, over tokens; --heads
-    shows all of them. For a model that copies (model.copy), a table says how much of each token was copied.
+    shows all of them. For a model that copies (model.copy), a table shows how much of each token was copied.
     """
     check_picture(to)
     check_runs(run)
@@ -52,7 +52,7 @@ def command(
     from weft.translation.word_alignment import attention_view
 
     if heads or layer is not None or head is not None or kind is not None:
-        selection = Selection(kind, layer, head)
+        selection = HeadSelection(kind, layer, head)
         maps = load_runs(run, device=device, adapter=adapter).heads(sentence, target)
         if heads:
             _show_grid(selection.of(maps), to, sentence)
@@ -77,20 +77,20 @@ def command(
         console.print(f"\n{terminal_copied_tokens(*copied, ascii_only=console.options.ascii_only)}", markup=False)
 
 
-class Selection(NamedTuple):
-    """Which heads to show; None: all."""
+class HeadSelection(NamedTuple):
+    """The heads to show; None: all."""
 
     kind: str | None
     layer: int | None
     head: int | None
 
-    def with_defaults(self, maps: list[HeadAttention]) -> Selection:
-        """With a single kind and layer: cross-attention if the model has it, and the last layer."""
+    def with_defaults(self, maps: list[HeadAttention]) -> HeadSelection:
+        """The selection with a single kind and layer: cross-attention if the model has it, and the last layer."""
         self._check_kind(maps)
         kinds = {candidate.kind for candidate in maps}
         kind = self.kind or next(name for name in DEFAULT_KINDS if name in kinds)
         layer = self.layer or max(candidate.layer for candidate in maps if candidate.kind == kind)
-        return Selection(kind, layer, self.head)._check(maps, self)
+        return HeadSelection(kind, layer, self.head)._check(maps, self)
 
     def of(self, maps: list[HeadAttention]) -> list[HeadAttention]:
         """The selected ones; an error if there are none."""
@@ -109,7 +109,7 @@ class Selection(NamedTuple):
         if self.kind is not None and self.kind not in kinds:
             raise SearchError(f"--kind {self.kind}: this model has {', '.join(kinds)}")
 
-    def _check(self, maps: list[HeadAttention], given: Selection) -> Selection:
+    def _check(self, maps: list[HeadAttention], given: HeadSelection) -> HeadSelection:
         from weft.errors import SearchError
 
         if not any(map(self._includes, maps)):
@@ -137,7 +137,7 @@ def _show_grid(maps: list[HeadAttention], to: Path | None, title: str) -> None:
         Console(highlight=False).print(terminal_heads(maps, title=title))
 
 
-def _show_one(selection: Selection, maps: list[HeadAttention], to: Path | None) -> None:
+def _show_one(selection: HeadSelection, maps: list[HeadAttention], to: Path | None) -> None:
     """Show one map: that of a head, or the mean of a layer's heads."""
     import numpy as np
     from rich.console import Console

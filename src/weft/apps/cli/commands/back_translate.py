@@ -34,10 +34,10 @@ def command(
     changes: Changes = None,
     device: Device = "auto",
 ) -> None:
-    """Make training pairs of monolingual targets, with sources by a model of the reverse direction.
+    """Make training pairs from monolingual targets, whose sources a model of the reverse direction writes.
 
-    Each line of TARGETS is translated by RUN, and OUT gets a line of translation, tab, target. --search sample draws
-    the sources at random. The same command continues one that was interrupted. To train on real and synthetic pairs:
+    Each line of TARGETS is translated by RUN, and written to OUT as translation, tab, target. --search sample draws
+    the sources at random. Repeating the command continues an interrupted one. To train on real and synthetic pairs:
     --set 'data.train=["real.tsv", "pairs.tsv"]'; see docs/distillation.md.
     """
     check_runs(run, *(more or ()))
@@ -49,7 +49,7 @@ def command(
             [run, *(more or ())], targets, out, tag=tag, n_best=n_best, search=settings, device=device
         )
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
     left_out = f"; left out: {plural(written.left_out, 'target')} without a usable source" if written.left_out else ""
     typer.echo(f"{plural(written.rows, 'pair')}{left_out}", err=True)

@@ -93,7 +93,7 @@ def translating(
     changes: Changes = None,
     device: Device = "auto",
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, help="Duration of each measurement: in batches, then one by one.")
+        float, typer.Option("--seconds", min=0.1, help="Duration of each measurement: in batches, then one at a time.")
     ] = 10.0,
     warmup: Annotated[int, typer.Option("--warmup", min=1, help="Sentences before the measurement.")] = 32,
     accept_new_data: AcceptNewData = False,
@@ -132,7 +132,7 @@ def translating(
     typer.echo(f"sentences/s      {speed.sentences_per_second:,.1f} ({speed.sentences:,} in {speed.seconds:.1f} s)")
     typer.echo(f"output tokens/s  {speed.output_tokens_per_second:,.0f}")
     p50, p99 = speed.latency_p50_milliseconds, speed.latency_p99_milliseconds
-    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {speed.calls:,} sentences one by one")
+    typer.echo(f"latency          {p50:.1f} ms (p50), {p99:.1f} ms (p99) of {speed.calls:,} sentences, one at a time")
     typer.echo(f"peak memory      {speed.memory_bytes / 2**20:,.0f} MiB")
     typer.echo(f"CPU              {speed.threads} threads, {speed.cores:.1f} cores busy")
     typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")
@@ -143,7 +143,9 @@ def scaling(
     recipe: RecipeName,
     changes: Changes = None,
     device: DeviceOrNone = None,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Duration of the measurement, about.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, help="Approximate duration of the measurement.")
+    ] = 1.0,
     vary: Annotated[
         list[str] | None,
         typer.Option(

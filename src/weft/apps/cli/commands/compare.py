@@ -33,7 +33,7 @@ from weft.files import json_text
 from weft.runs.adapted_run import AdaptedRun
 
 if TYPE_CHECKING:
-    from weft.evaluation.comparison import Candidate
+    from weft.evaluation.comparison import ComparedRun
 
 Baseline = Annotated[
     str, typer.Argument(metavar="RUN", help="The run folder that the others are compared with.", show_default=False)
@@ -114,7 +114,7 @@ def split_arguments(names: list[str]) -> tuple[list[Path], str | None]:
     return [Path(folder) for folder in folders], pairs
 
 
-def _candidate(arguments: RunArguments, name: str) -> Candidate:
+def _candidate(arguments: RunArguments, name: str) -> ComparedRun:
     from weft.evaluation.comparison import candidate_of_folder
 
     candidate = candidate_of_folder(arguments.run, arguments.load)._replace(name=name)

@@ -29,7 +29,7 @@ app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args
 What = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
 ]
-TASK_NAMES = "addition, copy, reverse, sort, dates, grammar or trees"  # weft.tasks takes 0.1 s to import
+TASK_NAMES = "addition, copy, reverse, sort, dates, grammar, coreference or trees"  # weft.tasks takes 0.1 s to import
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
 
@@ -78,7 +78,7 @@ def show_command(
 
 
 def _show_differences(recipe: Recipe, structures: TrainedStructures, *, as_json: bool) -> None:
-    """How the validation and test pairs that a recipe names or holds out differ from its training pairs."""
+    """Show differences of the validation and test pairs of a recipe, named or held out, from its training pairs."""
     from weft.data.pairs import RowError
     from weft.data.preparation import find_corpora
     from weft.pairs.recommendation.splits import NAMES
@@ -165,7 +165,7 @@ def prepare_command(
     out: Annotated[Path, typer.Option("--out", help="The folder to write.", show_default=False)],
     changes: Changes = None,
 ) -> None:
-    """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start at once."""
+    """Train the tokenizer and tokenize the corpus; runs with data.prepared=FOLDER then start immediately."""
     from weft.recipe import load_recipe
 
     recipe = load_recipe(name, [*(changes or []), f"data.prepared={json.dumps(str(out.resolve()))}"])
@@ -223,7 +223,7 @@ def generate_command(
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs.")] = 1_000,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A TSV file, compressed if its suffix says so; by default standard output."),
+        typer.Option("--out", help="A TSV file, compressed according to its suffix; by default standard output."),
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "train",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 1,

@@ -31,7 +31,7 @@ StudentRecipe = Annotated[
     typer.Option("--recipe", help="The recipe of the student, in place of --student; a TOML file or a name."),
 ]
 METHOD_HELP = (
-    "sequence: the teacher's outputs; interpolation: of its n best, the one nearest to the reference; word: its "
+    "sequence: the teacher's outputs; interpolation: the one of its n best nearest to the reference; word: its "
     "distributions."
 )
 References = Annotated[
@@ -54,7 +54,7 @@ TeacherWeight = Annotated[
 ]
 Monolingual = Annotated[
     list[Path] | None,
-    typer.Option("--monolingual", metavar="FILE", help="Further sources, one on a line; may be repeated."),
+    typer.Option("--monolingual", metavar="FILE", help="Further sources, one per line; may be repeated."),
 ]
 
 
@@ -72,17 +72,17 @@ def command(
     search: Search = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beam size of the teacher.")] = None,
     monolingual: Monolingual = None,
-    minutes: Annotated[float | None, typer.Option("--minutes", help="Time limit for all of it.")] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", help="Time limit for everything.")] = None,
     evaluate: Annotated[
         bool, typer.Option("--evaluate/--no-evaluate", help="Evaluate on the test set at the end, if there is one.")
     ] = True,
     accept_new_data: AcceptNewData = False,
     device: Device = "auto",
 ) -> None:
-    """Train a student on what a teacher knows (knowledge distillation), and print the run folder.
+    """Train a student on the outputs of a teacher (knowledge distillation), and print the run folder.
 
     The teacher's outputs are written to OUT.distillation, beside the run folder; then the student is trained on them.
-    The same command continues whatever was interrupted. With the teacher's own recipe (--student same) and monolingual
+    Repeating the command continues an interrupted one. With the teacher's own recipe (--student same) and monolingual
     sources this is self-training. See docs/distillation.md.
     """
     from weft.pairs.distillation.distill import distill
@@ -110,7 +110,7 @@ def command(
     try:
         typer.echo(_show(events))
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
 
 

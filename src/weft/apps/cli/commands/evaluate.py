@@ -85,8 +85,8 @@ def command(
     """Evaluate a run: metrics with their signatures.
 
     The pairs are the given ones or, by default, the test set of the run's recipe. Columns of JSON lines, Parquet, CSV
-    and TSV are those that the recipe names; --source and --target name others. Pairs with a blank side are left out
-    and counted, unless data.blank_rows of the recipe says otherwise. The report tells how many of the pairs the run was
+    and TSV are those that the recipe names; --source and --target name others. Pairs with a blank side are left out and
+    counted, unless data.blank_rows of the recipe says otherwise. The report states how many of the pairs the run was
     trained on. For an M2 file (sentences with the corrections of annotators), precision, recall and F0.5 of the edits
     are reported too. With --search-errors: how often the search missed the output that the model scores highest (found
     by an exact search of at most search.max_nodes nodes), and how often that output is not the reference.

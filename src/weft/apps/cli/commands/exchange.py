@@ -18,7 +18,7 @@ def import_command(
         str,
         typer.Argument(
             metavar="FROM",
-            help="A model folder of Hugging Face, a model on its Hub (OWNER/NAME), model.npz of Marian, a checkpoint "
+            help="A Hugging Face model folder, a model on the Hub (OWNER/NAME), model.npz of Marian, a checkpoint "
             "of fairseq, OpenNMT-py or Joey NMT, or a folder with one of these.",
             show_default=False,
         ),
@@ -26,11 +26,11 @@ def import_command(
     out: Annotated[Path | None, typer.Option("--out", help="The run folder to write; by default runs/NAME.")] = None,
     source_language: Annotated[
         str | None,
-        typer.Option("--source-language", metavar="NAME", help="The language of sources, if it has several."),
+        typer.Option("--source-language", metavar="NAME", help="The language of sources, if the model has several."),
     ] = None,
     target_language: Annotated[
         str | None,
-        typer.Option("--target-language", metavar="NAME", help="The language of targets, if it has several."),
+        typer.Option("--target-language", metavar="NAME", help="The language of targets, if the model has several."),
     ] = None,
     default_search: Annotated[
         bool, typer.Option("--default-search", help="Use weft's search settings, not those of the original.")
@@ -45,7 +45,7 @@ def import_command(
     ] = None,
     numerics: Annotated[
         str,
-        typer.Option("--numerics", metavar="marian|huggingface", help="Marian: whose sinusoids and ε of norms."),
+        typer.Option("--numerics", metavar="marian|huggingface", help="Marian: whose sinusoids and ε of norms to use."),
     ] = "marian",
 ) -> None:
     """Convert a pretrained model to a run folder, and print the folder.
@@ -80,8 +80,8 @@ def export_command(
     ctranslate2: encoder-decoder Transformers, for CTranslate2 (`pip install ctranslate2`).
     huggingface: Transformers that transformers has a class for, for AutoModelForSeq2SeqLM; float32, float16, bfloat16.
     marian: models that were imported from Marian or OPUS-MT, as its .npz (`pip install PyYAML`); float32.
-    onnx: encoder-decoder models, recurrent ones too, for ONNX Runtime (`pip install onnx onnxscript onnxruntime`);
-    float32, int8. An adapter is added to the weights.
+    onnx: encoder-decoder models, including recurrent ones, for ONNX Runtime (`pip install onnx onnxscript
+    onnxruntime`); float32, int8. An adapter is added to the weights.
     """
     from weft.interop.export import export_run
 

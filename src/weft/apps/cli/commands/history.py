@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE = Path("history.html")
 SECONDS, QUICK_SECONDS = 420, 20
-"""Expected on two cores with three seeds."""
+"""Expected duration on two cores with three seeds."""
 Watcher = Callable[["Condition", int, dict[str, Any]], None]
 
 
@@ -36,10 +36,10 @@ def command(
     ] = None,
     as_json: Json = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Train next to nothing, in under half a minute: to see the page.")
+        bool, typer.Option("--quick", help="Train very briefly, in under half a minute, to see the page.")
     ] = False,
 ) -> None:
-    """Train six models of the last ten years on one task, and write what they can do on one page.
+    """Train six models of the last ten years on one task, and compare them on one page.
 
     Sutskever 2014, Cho 2014, Bahdanau 2015, Luong 2015, the Transformer of 2017, and one with today's parts: the same
     sentences and the same number of updates, at sizes that two cores train in minutes. The page has exact match by

@@ -44,7 +44,7 @@ def repeat_command(
     adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
-    """Show the probability of each token of a phrase that is repeated.
+    """Show the probability of each token of a repeated phrase.
 
     For a language model the copies continue the text, for a translation model they are the target of --source. In most
     models each copy makes the next one more probable. In Python: weft.probes.repeat(run, phrase).
@@ -74,11 +74,11 @@ def nonsense_command(
     adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
-    """Show how probable a model finds its outputs for sources that mean nothing, beside those for real ones.
+    """Compare the probabilities of a model's outputs for meaningless sources and for real ones.
 
-    Each real source becomes three that mean nothing: one syllable over and over (ag ag ag), its words in a random
+    Each real source is turned into three meaningless ones: a repeated syllable (ag ag ag), its words in a random
     order, and its letters in another script. AUROC: the probability that the output for a real source has the higher
-    mean log p: 0.5 by chance, 1 if the two can be told apart. In Python: weft.probes.nonsense(run).
+    mean log p: 0.5 by chance, 1 if the two are perfectly separated. In Python: weft.probes.nonsense(run).
     """
     _check(run, to, adapter)
     if file is not None:
@@ -110,7 +110,7 @@ def bias_command(
 ) -> None:
     """Count the genders that a model assumes where its source states none.
 
-    Templates of a language that does not say he or she are filled with professions and translated; outputs are counted
+    Templates in a language without words for he and she are filled with professions and translated; outputs are counted
     as feminine or masculine by their words, with a binomial interval (docs/probes.md has the format of the file). In
     Python: weft.probes.bias(run, templates).
     """
@@ -120,6 +120,27 @@ def bias_command(
     given = read_templates(templates)
     settings = search_changes(run, None, changes)
     _show(bias(load_runs(run, device=device, adapter=adapter), given, **settings), to, as_json)
+
+
+@app.command("coreference", epilog="Try:  weft train coreference && weft probe coreference runs/coreference")
+def coreference_command(
+    run: Run,
+    limit: Annotated[int, typer.Option("--limit", min=4, help="Number of sentences.")] = 200,
+    to: Picture = None,
+    as_json: Json = False,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Find the head of a Transformer's encoder that links "it" to the noun that it stands for.
+
+    The sources are English ("the animal did not cross the street because it was too tired"), with known referents. The
+    head is chosen on half of them and judged on the other half; chance is 50 %. In Python:
+    weft.probes.coreference(run).
+    """
+    _check(run, to, adapter)
+    from weft.apps.probes import coreference
+
+    _show(coreference(load_runs(run, device=device, adapter=adapter), limit=limit), to, as_json)
 
 
 def _check(run: Path, to: Path | None, adapter: str | None) -> None:

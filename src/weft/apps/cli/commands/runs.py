@@ -23,9 +23,9 @@ MIN_NAME = 8
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of run folders, or of weft tune.")] = Path(
-        "runs"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder of run folders, or one made by weft tune.")
+    ] = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """List runs: recipe, number of parameters, validation score, state and age.

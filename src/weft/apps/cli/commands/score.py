@@ -47,7 +47,7 @@ def command(
 
     The end-of-sequence token is included. A target of probability zero scores -inf (with --json, null). Without PAIRS,
     --source and --target, standard input is read. With --bad-lines skip, a pair that cannot be read or is too long
-    gives an empty line (with --json, an object with an "error"); exit code 3.
+    becomes an empty line (with --json, an object with an "error"); exit code 3.
     """
     check_runs(run)
     check_adapter(run, adapter)

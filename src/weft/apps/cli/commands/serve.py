@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.apps.cli.arguments import Device, Engine, Precision
-from weft.apps.cli.terminal.signals import Interrupted
+from weft.apps.cli.terminal.signals import SignalInterrupt
 from weft.apps.serve.naming import Run, check_run, members, name_runs, parse_run
 from weft.errors import CheckpointError, DataError, RecipeError, plural
 from weft.runs.locks import lock_owner
@@ -47,7 +47,7 @@ def command(
         typer.Option(
             "--languages",
             metavar="SOURCE-TARGET",
-            help="The languages, such as en-fr, for LibreTranslate's clients; repeated, those of each run.",
+            help="The languages, such as en-fr, for LibreTranslate's clients; may be repeated, once for each run.",
         ),
     ] = None,
     precision: Precision = None,
@@ -60,9 +60,9 @@ def command(
 ) -> None:
     """Serve runs: a page to explore them, and an HTTP API to use them.
 
-    The page shows searches step by step, where a model looks, its heads, and two models side by side. The API
+    The page shows searches step by step, the attention of every head, and two models side by side. The API
     translates, scores and streams; it also understands the clients of LibreTranslate. On SIGTERM the service finishes
-    what is running and ends with exit code 0. docs/serving.md describes the API, the settings and how to deploy it.
+    running requests and ends with exit code 0. docs/serving.md describes the API, the settings and how to deploy it.
     """
     if new_key is not None:
         return _make_key(key_file, new_key)
@@ -126,7 +126,7 @@ def _serve(named: dict[str, Run], settings: ServeSettings, key_file: Path | None
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("weft"):
             raise
-        raise DataError(f"serve: {error.name} is not installed; pip install 'weft[serve]'") from None
+        raise DataError(f"serve: {error.name} is not installed; pip install 'weft-seq2seq[serve]'") from None
     with activity("starting the service"):
         service = create_app(named, settings, key_file=key_file)
         bound = listen(settings)
@@ -147,7 +147,7 @@ def _serve(named: dict[str, Run], settings: ServeSettings, key_file: Path | None
     if problems:
         raise CheckpointError("\n".join(problems))
     if signals and signals[0] != signal.SIGTERM:
-        raise Interrupted(signals[0])
+        raise SignalInterrupt(signals[0])
 
 
 def _report_models(models: Models, server: Server, problems: list[str]) -> None:

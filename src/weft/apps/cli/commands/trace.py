@@ -58,14 +58,14 @@ def command(
 
     Beam search: the tree of hypotheses that were kept, pruned and finished, and the best path. Greedy search and
     sampling: the candidates of every step, those that the sampling filters kept, and the chosen one. For a model
-    that copies (model.copy), a table says how much of each token of the output was copied. With --table, a search in
-    probabilities that are given, such as those of a lecture (docs/decoding.md has the format).
+    that copies (model.copy), a table shows how much of each token of the output was copied. With --table, the
+    search runs on given probabilities, such as those of a lecture (docs/decoding.md has the format).
     """
     check_picture(to)
     if table is not None:
         if run is not None:
             raise SearchError("--table: the probabilities are those of the table; leave out RUN and TEXT")
-        _trace_table(table, search_changes(None, search, changes), Output(to, as_json, width))
+        _trace_table(table, search_changes(None, search, changes), OutputOptions(to, as_json, width))
         return
     if run is None or text is None:
         missing = "RUN and TEXT" if run is None else "TEXT"
@@ -90,10 +90,10 @@ def command(
         # A copying model also has ids for the end and the padding of the source, with a probability of zero.
         return target.tokens([token])[0] if token < target.size else NO_TOKEN
 
-    _show(translation, trace, kind, label, Output(to, as_json, width, model.copied_tokens(translation)))
+    _show(translation, trace, kind, label, OutputOptions(to, as_json, width, model.copied_tokens(translation)))
 
 
-def _trace_table(table: str, settings: dict[str, Any], output: Output) -> None:
+def _trace_table(table: str, settings: dict[str, Any], output: OutputOptions) -> None:
     """Search in given probabilities."""
     from weft.apps.probes.table import read_table, trace_table
 
@@ -101,8 +101,8 @@ def _trace_table(table: str, settings: dict[str, Any], output: Output) -> None:
     _show(result, result.trace, result.kind, result.label, output)
 
 
-class Output(NamedTuple):
-    """What is written: --to, --json and --width; and which tokens of the best output were copied."""
+class OutputOptions(NamedTuple):
+    """Where and how the trace is written: --to, --json and --width, and the copied tokens of the best output."""
 
     to: Path | None
     as_json: bool
@@ -111,7 +111,7 @@ class Output(NamedTuple):
 
 
 def _show(
-    result: Translation | TableTrace, trace: Trace, kind: str, label: Callable[[int], str], output: Output
+    result: Translation | TableTrace, trace: Trace, kind: str, label: Callable[[int], str], output: OutputOptions
 ) -> None:
     from weft.pictures.trace import VIEWS
 
@@ -132,7 +132,7 @@ def _show(
 
 
 def _print_copied(copied: CopiedTokens) -> None:
-    """Which tokens of the best output were copied."""
+    """Print the tokens of the best output that were copied."""
     from rich.console import Console
 
     from weft.pictures.terminal import terminal_copied_tokens

@@ -41,7 +41,7 @@ Lora = Annotated[
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
-MINUTES_HELP = "Time limit: with PAIRS, networks of different kinds race, and the best one is trained with the rest."
+MINUTES_HELP = "Time limit: with PAIRS, networks of different kinds race, and the best one is trained in the time left."
 Minutes = Annotated[float | None, typer.Option("--minutes", help=MINUTES_HELP)]
 EVALUATE_HELP = "Evaluate on the test set at the end, with examples; by default with PAIRS and with --minutes."
 Evaluate = Annotated[bool | None, typer.Option("--evaluate/--no-evaluate", help=EVALUATE_HELP, show_default=False)]
@@ -73,11 +73,11 @@ def command(
 ) -> None:
     """Train a model on pairs, or from a recipe, and print the run folder.
 
-    Given pairs, weft looks at a sample of them, chooses every setting and says why; the reasons are also in
+    Given pairs, weft looks at a sample of them, chooses every setting and explains why; the reasons are also in
     RUN/recipe.toml, which trains the same model again. --set changes a choice. Where there are no validation or test
     pairs, some are held out. See docs/own-pairs.md.
 
-    Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends at once. weft train RUN
+    Ctrl-C, SIGTERM and SIGHUP save a checkpoint after the current step; a second one ends immediately. weft train RUN
     --resume continues with the settings of the run; --set can change how long it trains. With --workers N, or under
     torchrun, several processes share the batches of every update; see docs/several-machines.md.
 
@@ -166,7 +166,7 @@ def _report_interruption(request: TrainingRequest, options: str) -> None:
 
     folder = request.folder(request.settings())
     if interrupted_race(folder):
-        typer.echo("weft: interrupted in the race; the same command continues it", err=True)
+        typer.echo("weft: interrupted in the race; repeat the command to continue it", err=True)
         return
     if not request.resume and RunFolder(folder).metrics.is_file():
         typer.echo(f"weft: interrupted while training further models; the run is complete: {folder}", err=True)

@@ -201,8 +201,8 @@ def command(
 ) -> None:
     """Translate lines: one line in, one line out, in order.
 
-    With --n-best N, each line gives up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
-    skip, a line that cannot be translated gives an empty line (with --json, an object with an "error"); exit code 3.
+    With --n-best N, each line gets up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
+    skip, a line that cannot be translated becomes an empty line (with --json, an object with an "error"); exit code 3.
 
     Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; after
     an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of

@@ -45,7 +45,7 @@ def command(
         typer.Option(
             "--parallel",
             min=1,
-            help="Candidates that train at once; by default one per core, or two per GPU.",
+            help="Candidates that train in parallel; by default one per core, or two per GPU.",
             show_default=False,
         ),
     ] = None,
@@ -60,7 +60,7 @@ def command(
     smoothing. All train to a first step, the better half to twice that step, and so on; the last three train to the
     end. They are compared on the validation set; the test set is not read.
 
-    The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; the same command
+    The speed is measured first, so that everything fits into --minutes. Ctrl-C saves checkpoints; repeating the command
     continues, even after a crash. The result: a table, curves.svg, best.toml (the recipe of the best candidate), the
     trained models, and the ensemble of the best three.
     """
@@ -80,7 +80,7 @@ def command(
     try:
         _tune(settings, folder, minutes, parallel, as_json=as_json)
     except KeyboardInterrupt as interruption:
-        typer.echo("weft: interrupted; the same command continues", err=True)
+        typer.echo("weft: interrupted; repeat the command to continue", err=True)
         raise typer.Exit(exit_code(interruption)) from None
 
 
@@ -137,7 +137,7 @@ class Reporter:
         from weft.apps.tuning.result import format_value
 
         if isinstance(event, kinds.TuningStarted):
-            yield f"{plural(len(event.candidates), 'candidate')}, {event.parallel} at once; results in {event.path}"
+            yield f"{plural(len(event.candidates), 'candidate')}, {event.parallel} in parallel; results in {event.path}"
             width = max(len(candidate.name) for candidate in event.candidates) + 2
             for candidate in event.candidates:
                 yield f"  {candidate.name:<{width}}{candidate.change} ({candidate.reason})"
@@ -169,7 +169,7 @@ class Reporter:
         self._compare_next(event)
 
     def _compare_next(self, event: TuningEvent) -> None:
-        """After the last candidate of the last rung, the best are compared."""
+        """Announce the comparison of the best after the last candidate of the last rung."""
         from weft.apps.tuning.events import RungStarted, Scored
 
         if isinstance(event, RungStarted):

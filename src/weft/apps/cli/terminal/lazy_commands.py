@@ -13,7 +13,7 @@ from weft.apps.cli.terminal.signals import InterruptibleGroup
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is, as ``module:function``, or a group of commands, as ``module:app``; and its example."""
+    """Location of a command, ``module:function``, or of a group of commands, ``module:app``; and its example."""
 
     location: str
     example: str | None = None

@@ -37,7 +37,7 @@ WARMUP_STEPS, TIMED_STEPS, TIMED_SECONDS, WORTH_STATING = 5, 20, 3, 30
 """The expected time is measured after the first steps: over at least this many steps and this many seconds. It is not
 stated for a run that takes less than the last of these, in seconds."""
 REASONS = {"steps": "all steps done", "patience": "no further improvement", "time": "the time is up"}
-"""Why training has ended."""
+"""Reasons why training has ended."""
 NARROW = 80
 """Columns below which the bar and the speed are left out."""
 FEW_STEPS = 0.25

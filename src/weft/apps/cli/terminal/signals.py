@@ -15,7 +15,7 @@ from weft.apps.cli.terminal.help_text import HelpGroup
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Interrupted(KeyboardInterrupt):
+class SignalInterrupt(KeyboardInterrupt):
     """A signal that ends the process."""
 
     def __init__(self, number: int) -> None:
@@ -49,13 +49,13 @@ class InterruptibleGroup(HelpGroup):
 
 def exit_code(interruption: KeyboardInterrupt | CommandInterrupted) -> int:
     """129, 130 or 143, after SIGHUP, SIGINT or SIGTERM."""
-    if isinstance(interruption, Interrupted | CommandInterrupted):
+    if isinstance(interruption, SignalInterrupt | CommandInterrupted):
         return interruption.exit_code
     return 128 + signal.SIGINT
 
 
 def raise_on_signals() -> None:
-    """From now on these signals raise `Interrupted`, except for those that are ignored (nohup ignores SIGHUP)."""
+    """Make these signals raise `SignalInterrupt`, except those that are ignored (nohup ignores SIGHUP)."""
     for name in SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
@@ -71,4 +71,4 @@ def end_on_signals() -> None:
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    raise Interrupted(number)
+    raise SignalInterrupt(number)

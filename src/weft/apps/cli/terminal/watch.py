@@ -22,7 +22,7 @@ def check_watch() -> None:
     """Fail if the service cannot be started."""
     for name in ("fastapi", "uvicorn"):
         if find_spec(name) is None:
-            raise RecipeError(f"--watch: {name} is not installed; pip install 'weft[serve]'")
+            raise RecipeError(f"--watch: {name} is not installed; pip install 'weft-seq2seq[serve]'")
 
 
 def with_watch(events: Iterator[Event], folder: Path) -> Iterator[Event]:

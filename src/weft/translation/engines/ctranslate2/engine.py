@@ -79,7 +79,7 @@ class CTranslate2Engine:
         return results
 
     def _unsupported(self, request: TranslationRequest) -> str | None:
-        """Why CTranslate2 cannot be used for a request; None if it can."""
+        """The reason why CTranslate2 cannot be used for a request; None if it can."""
         from weft.models.architecture import architecture_of
 
         if not is_installed():
@@ -95,7 +95,7 @@ class CTranslate2Engine:
         return reason or self._too_large(request)
 
     def _too_large(self, request: TranslationRequest) -> str | None:
-        """Why a request needs too much memory for CTranslate2, which does not make its batches smaller to fit."""
+        """The reason why a request needs too much memory for CTranslate2, which does not shrink its batches."""
         (count, setting), vocabulary = HypothesisCount.of(request), self.run.tokenizers.target.size
         if request.settings.kind == "beam" and 2 * count > vocabulary:
             return f"{setting}: {count:,}; in CTranslate2 a beam holds at most half the vocabulary, {vocabulary // 2:,}"

@@ -71,7 +71,7 @@ class ExportInfo(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> ExportInfo | None:
-        """None if the folder holds no export in this version's format."""
+        """The description of an export; None if the folder holds none in this version's format."""
         try:
             content = read_json(folder / INFO_FILE)
             return cls(**content["export"]) if content["weft_ctranslate2"] == FORMAT else None
@@ -85,8 +85,8 @@ class ExportInfo(NamedTuple):
 def export(run: LoadedRun, folder: Path | str, *, quantization: str = "float32", positions: int = POSITIONS) -> Path:
     """Write a run's Transformer as a CTranslate2 model; an earlier export in the folder is replaced.
 
-    ``quantization``: how weights are stored; ``positions``: the longest sequence it can read, where that depends on a
-    table.
+    ``quantization``: the data type of stored weights; ``positions``: the longest sequence it can read, where that
+    depends on a table.
     """
     folder = Path(folder)
     _check_exportable(run, quantization)

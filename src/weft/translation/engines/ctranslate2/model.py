@@ -17,7 +17,7 @@ from weft.translation.engines.ctranslate2.support import CPU_BATCH
 GPU_BATCH = 512
 
 
-class Output(NamedTuple):
+class SearchOutput(NamedTuple):
     """One hypothesis, as CTranslate2 names its tokens."""
 
     names: list[str]
@@ -92,10 +92,10 @@ class CTranslate2Model:
         *,
         seed: int | None = None,
         same_limit: bool = False,
-    ) -> dict[int, list[Output]]:
+    ) -> dict[int, list[SearchOutput]]:
         """The outputs of CTranslate2 for some of the rows, in batches of sources of similar length.
 
-        A batch has one maximum length, the largest of its rows'; ``same_limit``: only rows of the same one go together.
+        A batch has one maximum length, the largest of its rows'; ``same_limit``: batch only rows with equal limits.
         """
         translator = self._translator
         if seed is not None:  # a worker takes its seed once, when it samples for the first time
@@ -137,10 +137,10 @@ class CTranslate2Model:
     def _batch_size(self) -> int:
         return CPU_BATCH if self.device == "cpu" else GPU_BATCH
 
-    def token_scores(self, rows: Rows, outputs: list[list[Output]]) -> list[list[list[float]]]:
+    def token_scores(self, rows: Rows, outputs: list[list[SearchOutput]]) -> list[list[list[float]]]:
         """log p(y_t | y_<t, x) of every output, including the end token's if it ended."""
         scores: list[list[list[float]]] = [[[] for _ in nbest] for nbest in outputs]
-        pending: list[tuple[tuple[int, int, Output], Any]] = []
+        pending: list[tuple[tuple[int, int, SearchOutput], Any]] = []
         for batch in self._output_batches(rows, outputs):
             results = self._translator.score_batch(
                 [rows.sources[row] for row, _, _ in batch],
@@ -153,13 +153,13 @@ class CTranslate2Model:
             scores[row][rank] = result.result().log_probs[: len(output.names)]
         return scores
 
-    def with_attention(self, rows: Rows, outputs: list[list[Output]]) -> list[list[Output]]:
+    def with_attention(self, rows: Rows, outputs: list[list[SearchOutput]]) -> list[list[SearchOutput]]:
         """The outputs with their attention weights, from one more pass of forced decoding.
 
         The weights that a beam of CTranslate2 4.8 returns are not used: on a CPU, the first row of every sentence but
         the first of a batch is that of another sentence.
         """
-        pending: list[tuple[tuple[int, int, Output], Any]] = []
+        pending: list[tuple[tuple[int, int, SearchOutput], Any]] = []
         for batch in self._output_batches(rows, outputs):
             results = self._translator.translate_batch(
                 [rows.sources[row] for row, _, _ in batch],
@@ -177,18 +177,20 @@ class CTranslate2Model:
             attended[row][rank] = output._replace(weights=result.result().attention[0][: len(output.names)])
         return attended
 
-    def _output_batches(self, rows: Rows, outputs: list[list[Output]]) -> Iterator[list[tuple[int, int, Output]]]:
+    def _output_batches(
+        self, rows: Rows, outputs: list[list[SearchOutput]]
+    ) -> Iterator[list[tuple[int, int, SearchOutput]]]:
         """All outputs as (row, rank, output), in batches of similar length."""
         ranked = [(row, rank, output) for row, nbest in enumerate(outputs) for rank, output in enumerate(nbest)]
         ranked.sort(key=lambda item: (len(item[2].names), len(rows.sources[item[0]])), reverse=True)
         return (ranked[first : first + self._batch_size] for first in range(0, len(ranked), self._batch_size))
 
 
-def _outputs(result: Any) -> list[Output]:
+def _outputs(result: Any) -> list[SearchOutput]:
     weights = result.attention or [None] * len(result.hypotheses)
     end = SPECIALS[END]
     return [
-        Output(names, bool(names) and names[-1] == end, score, weights_TS)
+        SearchOutput(names, bool(names) and names[-1] == end, score, weights_TS)
         for names, score, weights_TS in zip(result.hypotheses, result.scores, weights, strict=True)
     ]
 

@@ -36,7 +36,7 @@ from weft.errors import SearchError
 from weft.recipe import SearchSettings
 from weft.search.interface import Hypothesis
 from weft.search.repetition import LoopLimits, has_loop
-from weft.translation.engines.ctranslate2.model import CTranslate2Model, Output, Rows
+from weft.translation.engines.ctranslate2.model import CTranslate2Model, Rows, SearchOutput
 from weft.translation.engines.interface import TranslationRequest
 
 KINDS = ("greedy", "beam", "sample")
@@ -81,7 +81,7 @@ def search(
     if return_token_scores or constrained or settings.coverage_penalty:
         scores = model.token_scores(rows, best)
 
-    def hypothesis(output: Output, token_scores: list[float] | None) -> Hypothesis:
+    def hypothesis(output: SearchOutput, token_scores: list[float] | None) -> Hypothesis:
         length = max(len(output.names), 1) ** _length_penalty(settings)
         total = output.score * length if token_scores is None else sum(token_scores)
         return Hypothesis(
@@ -175,7 +175,7 @@ def _options(request: TranslationRequest) -> dict[str, Any]:
     return options
 
 
-def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> list[list[Output]]:
+def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> list[list[SearchOutput]]:
     """The outputs of CTranslate2 for every row, each within its own maximum length."""
     indices, size, finished = range(len(rows.sources)), _beam_size(request), _finished(request)
     samples = request.settings.kind == "sample"
@@ -194,14 +194,14 @@ def _run(model: CTranslate2Model, rows: Rows, request: TranslationRequest) -> li
     return [outputs[row] for row in indices]
 
 
-def _is_incomplete(outputs: list[Output], rows: Rows, row: int, request: TranslationRequest) -> bool:
+def _is_incomplete(outputs: list[SearchOutput], rows: Rows, row: int, request: TranslationRequest) -> bool:
     """Whether a row must be searched again: an output is too long, or an unfinished one may hide one that ended."""
     if any(len(output.names) > rows.max_lengths[row] for output in outputs):
         return True
     return _beam_size(request) > 1 and sum(output.ended for output in outputs) < request.n_best
 
 
-def looping_rows(outputs: list[list[Output]]) -> list[int]:
+def looping_rows(outputs: list[list[SearchOutput]]) -> list[int]:
     """The rows in which an output has a loop, such as the constraint `NoLoops` forbids."""
     limits = LoopLimits()
     candidates = [(row, output.names) for row, nbest in enumerate(outputs) for output in nbest]

@@ -5,7 +5,7 @@ CTranslate2 computes what weft computes, once each of weft's options is expresse
     sinusoidal    a table: its own sinusoids count from 1 and put sines before cosines, weft's interleave them
     alibi         T5 buckets, one per distance: w_h[d] = −m_h d. So both directions and any number of heads
     none          T5 buckets, all 0
-    embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output likewise, W' = O R, b' = O b + c
+    embedding ≠ hidden   E' = √e E Wᵀ + b, the table already projected; the output too, W' = O R, b' = O b + c
     attention     an encoder without feed-forward networks gets zero ones:  x + W₂ act(0) = x   (pre-norm only)
     alignment_heads   the word alignment is the mean of the first heads of a layer: its heads in another order
 

@@ -1,4 +1,4 @@
-"""Which models and searches CTranslate2 supports with the same results. Imports neither torch nor CTranslate2."""
+"""The models and searches that CTranslate2 supports with the same results. Imports neither torch nor CTranslate2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUPPORTED: dict[str, dict[str, Values]] = {
     "greedy": {**_SCORING, "coverage_penalty": None},
     "beam": {**_SCORING, "size": None, "finish": None, "stop": ("finished", None)},
 }
-"""For each search.kind, the settings that mean the same in CTranslate2, and for which values; None: for all."""
+"""The settings with the same meaning in CTranslate2, for each search.kind, and for which values; None: for all."""
 LANGUAGES = {"source_language", "target_language"}
 OUTSIDE = {"kind", "max_length", "max_ratio", "max_extra", "replace_unknown", "batch_tokens", "memory"} | LANGUAGES
 """Settings that are applied before or after the search, by the engine's caller."""
@@ -31,7 +31,7 @@ def is_installed() -> bool:
 
 
 def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -> str | None:
-    """Why CTranslate2 cannot hold such a model, in one line that names the setting; None if it can.
+    """The reason why CTranslate2 has no such model, in one line that names the setting; None if it has.
 
     ``loss``: the recipe's training.loss.
     """
@@ -56,7 +56,7 @@ def unsupported_model(settings: ModelSettings, *, loss: str = "cross_entropy") -
 
 
 def _unsupported_alignment(settings: ModelSettings) -> str | None:
-    """Why CTranslate2 cannot read the word alignment off these heads: it has the first of one layer."""
+    """The reason why CTranslate2 cannot align words by these heads: it uses the first ones of one layer."""
     heads = getattr(settings.decoder, "alignment_heads", None)
     if not heads or not isinstance(settings.decoder, TransformerSettings):
         return None
@@ -68,7 +68,7 @@ def _unsupported_alignment(settings: ModelSettings) -> str | None:
 
 
 def unsupported_search(settings: SearchSettings, *, n_best: int = 1) -> str | None:
-    """Why CTranslate2 would not find what weft finds under these settings; None if it does.
+    """The reason why CTranslate2 would give other results under these settings; None if it would not.
 
     A setting that is in no table is unsupported unless it has its default value.
     """
