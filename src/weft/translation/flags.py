@@ -56,13 +56,13 @@ PLACEHOLDER = re.compile(
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 )
-"""What must come out as it went in."""
+"""Parts of a source that the output must contain unchanged."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 
 
 @dataclass(frozen=True)
 class FlagRules:
-    """What is normal for the outputs of a run."""
+    """The limits within which outputs of a run are normal, and the flags that its pairs make meaningless."""
 
     off: tuple[str, ...] = tuple(name for name in FLAGS if name not in ALWAYS)
     """Flags that are not given."""
