@@ -56,13 +56,13 @@ PLACEHOLDER = re.compile(
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 )
-"""Parts of a source that the output must contain unchanged."""
+"""Text that must come out as it went in."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 
 
 @dataclass(frozen=True)
 class FlagRules:
-    """The limits within which outputs of a run are normal, and the flags that its pairs make meaningless."""
+    """Rules for normal outputs of a run."""
 
     off: tuple[str, ...] = tuple(name for name in FLAGS if name not in ALWAYS)
     """Flags that are not given."""
