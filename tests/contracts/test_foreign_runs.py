@@ -146,6 +146,7 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
         (["evaluate", "RUN", "--search-errors"], REFUSED),
         (["evaluate", "RUN", "in.tsv"], None),
     ],
+    "calibrate": [(["calibrate", "RUN"], REFUSED), (["calibrate", "RUN", "in.tsv", "--right", "exact"], None)],
     "compare": [(["compare", "RUN", "RUN"], REFUSED), (["compare", "RUN", "RUN", "in.tsv"], None)],
     "score": [(["score", "RUN", "in.tsv"], None)],
     "probe": [
@@ -219,7 +220,7 @@ def test_no_command_reads_them(arguments, error, has_record, foreign, canaries, 
             "it is nothing that the run was trained with", "the run has no record of its data"
         )
     (tmp_path / "in.txt").write_text("a b\n", "utf-8")
-    (tmp_path / "in.tsv").write_text("a b\tb a\nc\tc\n" * 9, "utf-8")
+    (tmp_path / "in.tsv").write_text("a b\tb a\nc\tc\n" * 20, "utf-8")
     (tmp_path / "r.toml").write_text("[data]\ntrain = 'in.tsv'\nvalid = 'in.tsv'\n", "utf-8")
     with watching(canaries) as files:
         code, stdout, stderr = typed(*(argument.replace("RUN", "foreign") for argument in arguments))
