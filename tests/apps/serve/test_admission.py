@@ -22,8 +22,8 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-def job(*rows: str, key: str | None = KEY) -> Job:
-    made = Job("translate", {}, rows=rows, batch_key=key, client="x")
+def job(*rows: str, key: str | None = KEY, client: str = "x") -> Job:
+    made = Job("translate", {}, rows=rows, batch_key=key, client=client)
     made.plain = key == KEY
     return made
 
@@ -53,12 +53,12 @@ def test_the_queue_is_bounded() -> None:
     async def test() -> None:
         door, _ = admission(capacity=2)
         door.check(job("a"), [job(TEXT)], [])
-        assert door.refusal(1) is None
+        assert door.refusal("x", 1) is None
         with pytest.raises(BusyError) as caught:
             door.check(job("a"), [job(*[TEXT] * 20), job(*[TEXT] * 17)], [])
         assert str(caught.value) == "2 requests are already waiting; try again later"
         assert caught.value.headers == {"Retry-After": "4"}
-        assert door.refusal(0) is caught.value, "whatever comes next is refused as well"
+        assert door.refusal("x", 0) is caught.value, "whatever comes next is refused as well"
 
     run(test)
 
@@ -75,10 +75,10 @@ def test_who_would_wait_too_long_is_refused() -> None:
             door.check(job(TEXT), [job(TEXT)] * 10, [running])
         assert str(caught.value) == "a search would begin in about 1.8 seconds; try again later"
         assert caught.value.headers == {"Retry-After": "1"}
-        assert door.refusal(9) is caught.value and door.refusal(8) is None, "a shorter one may be admitted"
+        assert door.refusal("x", 9) is caught.value and door.refusal("x", 8) is None, "a shorter one may be admitted"
         door.check(job(TEXT), [job(TEXT)] * 5, [running._replace(seconds=30.0)])  # one long search
         clock.now += 0.31
-        assert door.refusal(9) is None, "1.49 seconds now"
+        assert door.refusal("x", 9) is None, "1.49 seconds now"
         door.check(job(TEXT), [job(TEXT)] * 10, [running])
 
     run(test)
@@ -94,7 +94,7 @@ def test_long_requests() -> None:
         door.check(long, [long], [])
         with pytest.raises(BusyError):
             door.check(long, [long, long], [])
-        assert door._limit(1.0, door.clock(), 1) == 0.5, "four requests are no overload"
+        assert door._limit("x", 1.0, door.clock(), 1) == 0.5, "four requests are no overload"
 
     run(test)
 
@@ -111,7 +111,7 @@ def test_other_kinds_of_search() -> None:
         with pytest.raises(BusyError) as caught:
             door.check(job(TEXT, key=None), [job(TEXT, key=None)] * 2, [])
         assert "in about 0.6 seconds" in str(caught.value)
-        assert door.refusal(9) is None, "only plain requests are refused unread"
+        assert door.refusal("x", 9) is None, "only plain requests are refused unread"
 
     run(test)
 
@@ -142,7 +142,7 @@ def simulate(load: float, *, seconds: float = 40.0, fixed: float = 0.12, per_row
         if running is None and len(queue):
             batch = queue.take(rates.cost, rates.budget)
             assert batch is not None
-            door.last = None
+            door.last.clear()
             running = Search(batch, clock.now, rates.batch_time(batch.items[0].job, batch.cost))
             end = clock.now + (fixed + per_row * len(batch.items)) * chosen.lognormvariate(0.0, 0.1)
         if running is not None and end < next_arrival:
@@ -154,7 +154,7 @@ def simulate(load: float, *, seconds: float = 40.0, fixed: float = 0.12, per_row
         clock.now = next_arrival
         one = job("a" * chosen.randint(50, 120))
         arrived[one] = clock.now
-        if door.refusal(one.characters) is None:
+        if door.refusal("x", one.characters) is None:
             try:
                 door.check(one, list(queue), [] if running is None else [running])
                 queue.add(one)
@@ -191,21 +191,21 @@ def test_the_admitted_keep_their_latency() -> None:
 )
 def test_how_long_a_request_may_wait(load: float, parallel: int, batch: float, limit: float) -> None:
     door, clock = admission()
-    door._load, door._load_at = load, clock.now
-    assert door._limit(batch, clock.now, parallel) == pytest.approx(limit)
+    door.loads["x"] = (load, clock.now)
+    assert door._limit("x", batch, clock.now, parallel) == pytest.approx(limit)
 
 
 def test_arrivals_are_forgotten_and_long_ones_count_as_a_quarter_of_a_batch() -> None:
     async def test() -> None:
         door, clock = admission()
         door.check(job(TEXT), [], [])  # 0.1 s, per 2 s
-        assert door._load_now(clock.now) == pytest.approx(0.05)
+        assert door._load_now("x", clock.now) == pytest.approx(0.05)
         door.check(job(*[TEXT] * 50), [], [])
-        assert door._load_now(clock.now) == pytest.approx(0.05 + 0.25 / 2)
-        assert door._load_now(clock.now + 2.0) == pytest.approx(0.175 / math.e)
+        assert door._load_now("x", clock.now) == pytest.approx(0.05 + 0.25 / 2)
+        assert door._load_now("x", clock.now + 2.0) == pytest.approx(0.175 / math.e)
         clock.now += 2.0
         door.check(job(TEXT), [], [])
-        assert door._load_now(clock.now) == pytest.approx(0.175 / math.e + 0.05)
+        assert door._load_now("x", clock.now) == pytest.approx(0.175 / math.e + 0.05)
 
     run(test)
 
@@ -215,13 +215,14 @@ def test_a_refusal_holds_until_the_queue_would_be_short_enough() -> None:
         door, clock = admission(max_wait=0.5)
         with pytest.raises(BusyError):
             door.check(job(TEXT), [job(TEXT)] * 10, [])  # in a second
-        assert door.last is not None
-        assert (door.last.characters, door.last.seconds) == (9, pytest.approx(0.1))
-        assert door.last.until == pytest.approx(clock.now + 0.5)
-        load = door._load_now(clock.now)
-        assert door.refusal(9) is door.last.error and door._load_now(clock.now) == pytest.approx(load + 0.05)
-        clock.now = door.last.until
-        assert door.refusal(9) is None and door.last is None
+        last = door.last["x"]
+        assert (last.characters, last.seconds) == (9, pytest.approx(0.1))
+        assert last.until == pytest.approx(clock.now + 0.5)
+        assert door.refusal("y", 9) is None, "of another client"
+        load = door._load_now("x", clock.now)
+        assert door.refusal("x", 9) is last.error and door._load_now("x", clock.now) == pytest.approx(load + 0.05)
+        clock.now = last.until
+        assert door.refusal("x", 9) is None and not door.last
 
     run(test)
 
@@ -246,5 +247,55 @@ def test_searches_at_once() -> None:
         with pytest.raises(BusyError) as caught:
             door.check(job(TEXT), [job(TEXT)] * 20, running, parallel=2)
         assert caught.value.retry_after == pytest.approx(0.4 + 20 * 0.1 / 2)
+
+    run(test)
+
+
+def test_a_client_waits_for_no_more_of_another_than_it_has_itself() -> None:
+    """Beside a flood of one client, another that sends one text at a time is admitted."""
+
+    async def test() -> None:
+        door, clock = admission(max_wait=0.5)
+        flood = [job(TEXT) for _ in range(90)]  # nine seconds
+        with pytest.raises(BusyError):
+            door.check(job(TEXT), flood, [])
+        assert door.check(job(TEXT, client="y"), flood, []) is None
+        assert door._queue_time(job(TEXT, client="y"), 0.1, flood) == 0.0, "in the next batch"
+        earlier = [job(TEXT, client="y") for _ in range(10)]
+        assert door._queue_time(job(TEXT, client="y"), 0.1, [*flood, *earlier]) == pytest.approx(2.0), "eleven of each"
+        door.loads = {"x": (30.0, clock.now), "y": (0.4, clock.now)}
+        assert door._limit("x", 0.5, clock.now, 1) == pytest.approx(0.1)
+        assert door._limit("y", 0.5, clock.now, 1) == 0.5, "it asks for less than its half"
+        door.loads["y"] = (0.6, clock.now)
+        assert door._limit("y", 0.5, clock.now, 1) == pytest.approx(0.1)
+
+    run(test)
+
+
+def test_a_full_queue_has_room_for_who_has_less_in_it() -> None:
+    async def test() -> None:
+        door, _ = admission(capacity=4)
+        waiting = [job(TEXT) for _ in range(3)] + [job(TEXT, client="y")]
+        waiting[1].arrived += 1.0
+        with pytest.raises(BusyError):
+            door.check(job(TEXT), waiting, [])
+        assert door.check(job(TEXT, client="z"), waiting, []) is waiting[1], "the newest of the one with the most"
+        assert isinstance(waiting[1].done.exception(), BusyError)
+        two = [job(TEXT), job(TEXT), job(TEXT, client="y"), job(TEXT, client="y")]
+        with pytest.raises(BusyError):
+            door.check(job(TEXT, client="y"), two, [])
+        assert door.check(job(TEXT, client="z"), two, []) in two
+
+    run(test)
+
+
+def test_clients_that_have_gone_are_forgotten() -> None:
+    async def test() -> None:
+        door, clock = admission()
+        for number in range(1_000):
+            door.check(job(TEXT, client=str(number)), [], [])
+        clock.now += 60.0
+        door.check(job(TEXT, client="new"), [], [])
+        assert list(door.loads) == ["new"]
 
     run(test)

@@ -36,7 +36,7 @@ def test_connections_come_to_an_end(running: Running) -> None:
     """Where nothing arrives, or half a request, or nothing is read: closed when the time is up, and not before."""
 
     async def test() -> None:
-        settings = ServeSettings(body_timeout=0.05)
+        settings = ServeSettings(body_timeout=0.05, read_timeout=0.05)
         of_settings = protocol_class(settings)
 
         def connect() -> tuple[Any, Transport]:
@@ -157,3 +157,55 @@ def test_heads_where_h11_reads_them(running: Running, monkeypatch: pytest.Monkey
 
     asyncio.run(test())
     assert len(written) == 1 and written[0].startswith(b"HTTP/1.1 431 ")
+
+
+class Connection:
+    """One of a client; busy or idle."""
+
+    def __init__(self, address: str, *, idle: bool) -> None:
+        self.address = address
+        self.idle = idle
+
+    def is_idle(self) -> bool:
+        return self.idle
+
+
+def test_the_oldest_idle_connection_of_the_largest_client_is_closed() -> None:
+    opened = connections.OpenConnections(3)
+    first, second, third = (Connection("a", idle=idle) for idle in (False, True, True))
+    assert [opened.add(one) for one in (first, second, third)] == [None] * 3
+    fourth = Connection("b", idle=True)
+    assert opened.add(fourth) is second
+    opened.remove(second)
+    opened.remove(second)
+    assert opened.count == 3
+    opened.remove(fourth)
+    assert list(opened.by_client) == ["a"]
+
+
+def test_where_none_is_idle_a_few_more_are_accepted() -> None:
+    """For /health; then new ones are closed."""
+    opened = connections.OpenConnections(2)
+    for _ in range(2 + connections.RESERVE):
+        assert opened.add(Connection("a", idle=False)) is None
+    last = Connection("b", idle=True)
+    assert opened.add(last) is last
+
+
+def test_what_is_not_http_is_answered_in_json(running: Running) -> None:
+    url = httpx.URL(running.url)
+    with socket.create_connection((url.host, url.port), timeout=PATIENCE) as connection:
+        connection.sendall(b"bogus\r\n\r\n")
+        answer = b""
+        while part := connection.recv(4096):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b'{"error":"the request is not valid HTTP"}')
+
+
+def test_health_is_answered_whatever_the_load(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests beyond the limit are refused; those for the status are not."""
+    monkeypatch.setattr(running.service.guard.active, "limit", 0)
+    assert running.client.get("/health").json() == {"status": "ok"}
+    assert running.client.get("/ready").status_code == 200 and running.client.get("/metrics").status_code == 200
+    assert "requests are being answered" in running.error(429, "/api/models")

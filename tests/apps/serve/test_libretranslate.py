@@ -167,3 +167,18 @@ def test_the_languages_into_which_a_model_translates(info: dict[str, Any], targe
     state = SimpleNamespace(models=SimpleNamespace(by_name={"m": model}))
     request: Any = SimpleNamespace(app=SimpleNamespace(state=state))
     assert asyncio.run(libretranslate.languages(request)) == [{"code": "fr", "name": "fr", "targets": targets}]
+
+
+def test_a_multipart_form(running: Running) -> None:
+    """As curl -F and browsers send it."""
+    [expected] = running.translate("a b é")
+    form = {"q": (None, "a b é"), "source": (None, "aa"), "target": (None, "bb")}
+    assert running.client.post("/translate", files=form).json() == {"translatedText": expected["text"]}
+    several = [("q", (None, "a")), ("q", (None, "b")), ("target", (None, "bb"))]
+    assert len(running.client.post("/translate", files=several).json()["translatedText"]) == 2
+    file = {"q": ("a.txt", b"a b"), "target": (None, "bb")}
+    assert "files are not translated" in running.client.post("/translate", files=file).json()["error"]
+    for content in (b"", b"--x\r\n\r\na\r\n--x--", b"\xff" * 100, b"--x\r\nContent-Disposition: form-data; name=q"):
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        response = running.client.post("/translate", content=content, headers=kind)
+        assert response.status_code == 400 and set(response.json()) == {"error"}, response.text

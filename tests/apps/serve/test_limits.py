@@ -125,7 +125,7 @@ def test_the_number_of_outputs(n_best: int, kind: str, message: str | None) -> N
 def test_settings_are_described() -> None:
     service = settings(max_beam=9, max_output=77)
     described = {entry["name"]: entry for entry in describe_settings(service)}
-    assert set(described) == set(SearchSettings.model_fields) - {"batch_tokens"}
+    assert set(described) == set(SearchSettings.model_fields) - {"batch_tokens", "memory"}
     assert described["size"]["maximum"] == 9 and described["max_length"]["maximum"] == 77
     types = {"size": "integer", "length_penalty": "number", "banned": "texts", "prefix": "text", "kind": "choice"}
     assert {name: described[name]["type"] for name in types} == types

@@ -48,7 +48,7 @@ def own(recurrent_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     run = tmp_path_factory.mktemp("own") / "run"
     shutil.copytree(recurrent_run, run)
     limits = {"deadline": PATIENCE, "max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
-    with running_server(create_app([run], settings(max_waiting=4, max_waiting_exact=1, **limits))) as server:
+    with running_server(create_app([run], settings(max_waiting=4, max_waiting_long=1, **limits))) as server:
         yield server
 
 
@@ -143,12 +143,15 @@ def test_requests_like_one_that_was_refused(recurrent_run: Path) -> None:
         first, second = (model.schedulers["batch"] for model in models.by_name.values())
         error = BusyError("busy", retry_after=1.0)
         path, body = "/api/translate", b'{"text": "a b c"}'
-        assert models.refusal(path, body) is None
-        second.admission.last = Refusal(5, 0.1, math.inf, error)
-        assert models.refusal(path, body) is None, "the first model may have time"
-        assert models.refusal(path, b'{"text": "a b c", "model": "b"}') is error
-        first.admission.last = Refusal(5, 0.1, math.inf, error)
-        assert models.refusal(path, body) is models.refusal(path, b'{"model": "a", "text": "a b c d"}') is error
+        assert models.refusal(path, body, "c") is None
+        second.admission.last["c"] = Refusal(5, 0.1, math.inf, error)
+        assert models.refusal(path, body, "c") is None, "the first model may have time"
+        assert models.refusal(path, b'{"text": "a b c", "model": "b"}', "c") is error
+        first.admission.last["c"] = Refusal(5, 0.1, math.inf, error)
+        assert (
+            models.refusal(path, body, "c") is models.refusal(path, b'{"model": "a", "text": "a b c d"}', "c") is error
+        )
+        assert models.refusal(path, body, "d") is None, "of another client"
         for other in (
             b'{"text": "a b"}',
             b'{"text": "a b c", "search": {"kind": "exact"}}',
@@ -161,11 +164,11 @@ def test_requests_like_one_that_was_refused(recurrent_run: Path) -> None:
             b'{"text"',
             b"\xff",
         ):
-            assert models.refusal(path, other) is None, other
-        assert models.refusal("/api/score", body) is None
+            assert models.refusal(path, other, "c") is None, other
+        assert models.refusal("/api/score", body, "c") is None
         assert 'weft_requests_refused_total{model_name="a"} 2' in metrics.text()
         first.abandon(Job("translate", {}, rows=["a"], batch_key="k"))
-        assert models.refusal(path, body) is None
+        assert models.refusal(path, body, "c") is None
 
     asyncio.run(test())
 

@@ -33,7 +33,7 @@ def test_a_worker_is_told_all_that_it_depends_on(tmp_path: Path) -> None:
     changes = {"precision": "int8", "engine": "torch", "parallel_searches": 2, "log": "texts", "max_output": 77}
 
     async def test(model: ServedModel) -> None:
-        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000}
+        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000, "deadline": 60.0, "memory": None}
         expected = {"runs": [str(tmp_path)], "adapter": None, "device": "cpu", "threads": 1, **limits, **changes}
         assert model._config() == expected
 
@@ -45,7 +45,7 @@ def test_events(tmp_path: Path) -> None:
         assert (model.state, model.version, model.record()["title"]) == ("loading", 0, "m")
         model._on_event("ready", READY)
         assert (model.state, model.version, model.ready.is_set(), model.problem) == ("ready", 1, True, None)
-        assert (model.schedulers["batch"].parallel, model.schedulers["exact"].parallel) == (3, 1)
+        assert (model.schedulers["batch"].parallel, model.schedulers["long"].parallel) == (3, 1)
         assert model.record()["title"] == "t" and 'weft_model_ready{model_name="m"} 1' in model.metrics.text()
         model._on_event("examples", to_json({"examples": [{"source": "a"}]}))
         assert model.record()["examples"] == [{"source": "a"}] and model.examples_known.is_set()
@@ -60,7 +60,7 @@ def test_events(tmp_path: Path) -> None:
 def test_a_run_that_cannot_be_loaded_fails_who_waits(tmp_path: Path) -> None:
     async def test(model: ServedModel) -> None:
         waiting = [Job("translate", {}, rows=["a"], batch_key="k", client=client) for client in "xxy"]
-        for queue, job in zip(("batch", "batch", "exact"), waiting, strict=True):
+        for queue, job in zip(("batch", "batch", "long"), waiting, strict=True):
             model.schedulers[queue].add(job)
         model._on_event("failed", to_json({"problem": "damaged"}))
         assert (model.state, model.problem, model.version) == ("failed", "damaged", 1)
@@ -104,13 +104,13 @@ def test_a_request_that_takes_too_long(tmp_path: Path) -> None:
 
 def test_requests_that_are_refused_are_counted(tmp_path: Path) -> None:
     async def test(model: ServedModel) -> None:
-        model.schedulers["exact"].add(Job("translate", {}, rows=["a"], batch_key="k"))
+        model.schedulers["long"].add(Job("translate", {}, rows=["a"], batch_key="k"))
         with pytest.raises(BusyError, match="1 requests are already waiting"):
-            await model.submit(Job("translate", {}, rows=["a"], batch_key="k"), queue="exact")
+            await model.submit(Job("translate", {}, rows=["a"], batch_key="k"), queue="long")
         assert 'weft_requests_refused_total{model_name="m"} 1' in model.metrics.text()
-        assert len(model.schedulers["exact"].queue) == 1
+        assert len(model.schedulers["long"].queue) == 1
 
-    run(test, tmp_path, max_waiting_exact=1)
+    run(test, tmp_path, max_waiting_long=1)
 
 
 def test_a_model_without_a_worker_cannot_be_reloaded(tmp_path: Path) -> None:

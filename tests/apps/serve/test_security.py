@@ -43,7 +43,7 @@ def test_a_request_that_is_refused_before_it_is_read() -> None:
     """With its status and headers; it still needs a key, and the application does not see it."""
     seen = []
 
-    def refusal(path: str, body: bytes) -> ServiceError | None:
+    def refusal(path: str, body: bytes, client: str) -> ServiceError | None:
         seen.append((path, body))
         return BusyError("busy", retry_after=3.0) if path == "/api/translate" else None
 

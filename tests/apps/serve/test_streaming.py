@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from apps.serve.servers import Running, parse_event, settings, wait_for
+from apps.serve.servers import Running, parse_event, wait_for
 from weft.apps.serve import streaming
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.streaming import OpenStreams, SearchStream
+from weft.apps.serve.streaming import EventResponse, OpenStreams, SearchStream
 
 every_model = pytest.mark.parametrize("model", ["recurrent", "transformer"])
 
@@ -132,10 +132,10 @@ def test_a_client_that_leaves_before_the_first_event() -> None:
         async def send(message: Any) -> None:
             await asyncio.sleep(0)
 
-        response = streams.response(events())
+        response = EventResponse(events(), streams.enter("a"))
         assert streams.count == 1
         with pytest.raises(ServiceError, match="1 streams are already open"):
-            streams.response(events())
+            streams.enter("b")
         await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
 
     asyncio.run(test())
@@ -165,14 +165,14 @@ def test_every_event_that_is_sent_is_no_longer_unread(monkeypatch: pytest.Monkey
             self.seen = asyncio.Event()
 
         async def submit(self, job: Any, queue: str) -> None:
-            assert queue == "exact"
+            assert queue == "long"
             job.on_event("start", b'{"kind":"exact"}')
             await self.seen.wait()
             job.on_event("done", b"{}")
 
     async def test() -> None:
         model = Model()
-        stream = SearchStream(model, {"search": {"kind": "exact"}}, settings(), "client")  # type: ignore[arg-type]
+        stream = SearchStream(model, {"search": {"kind": "exact"}}, OpenStreams(1), "client")  # type: ignore[arg-type]
         names, unread = [], []
         async for part in stream.events():
             name, data = parse_event(part.decode().removesuffix("\n\n"))
@@ -199,9 +199,48 @@ def test_a_search_is_abandoned_if_too_much_is_unread(
 
     async def test() -> None:
         model: Any = SimpleNamespace(name="m", metrics=None, abandon=abandoned.append)
-        stream = SearchStream(model, {"search": {"kind": "beam"}}, settings(), "client")
+        stream = SearchStream(model, {"search": {"kind": "beam"}}, OpenStreams(1), "client")
         assert stream.queue == "batch"
         stream._receive("done", b"x" * (size - len(streaming.event("done", b""))))
         assert bool(abandoned) == is_abandoned
+
+    asyncio.run(test())
+
+
+def test_the_streams_of_a_client_are_limited() -> None:
+    """One client leaves places for others; a place is freed once."""
+    streams = OpenStreams(5, client_limit=2)
+    leave, _ = streams.enter("a"), streams.enter("a")
+    with pytest.raises(ServiceError, match="2 streams of this client are already open") as caught:
+        streams.enter("a")
+    assert caught.value.status == 429 and caught.value.headers == {"Retry-After": "5"}
+    streams.enter("b")
+    leave()
+    leave()
+    assert streams.count == 2
+    streams.enter("a")
+    assert streams.by_client == {"a": 2, "b": 1}
+
+
+def test_what_all_clients_have_not_read_is_limited() -> None:
+    """The stream that goes beyond it ends, and what it held is free again; a search that is over holds no place."""
+    abandoned: list[Any] = []
+
+    async def test() -> None:
+        async def submit(job: Any, queue: str) -> None:
+            return None
+
+        model: Any = SimpleNamespace(name="m", metrics=None, abandon=abandoned.append, submit=submit)
+        streams = OpenStreams(2, max_unread=100)
+        first, second = (SearchStream(model, {"search": {"kind": "beam"}}, streams, name) for name in "ab")
+        first._receive("done", b"x" * 50)
+        assert not abandoned and streams.unread_bytes > 50
+        second._receive("done", b"x" * 50)
+        assert abandoned == [second.job]
+        events = first.events()
+        await anext(events)
+        assert streams.by_client == {"b": 1}, "its search is over, though not all is read"
+        await events.aclose()
+        assert streams.unread_bytes == second.unread_bytes
 
     asyncio.run(test())

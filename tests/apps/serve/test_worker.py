@@ -259,10 +259,10 @@ def test_a_worker_says_that_it_is_ready_and_serves_its_queues(
     one.stdin = io.BytesIO(b"".join(encode_message(*message) for message in messages))
     one.run()
     assert sent.next() == Message({"event": "ready"}, [to_json({"title": "made up", "parallel_searches": 3})])
-    assert sorted(queues.get(timeout=60) for _ in range(4)) == ["batch", "batch", "batch", "exact"]
+    assert sorted(queues.get(timeout=60) for _ in range(4)) == ["batch", "batch", "batch", "long"]
     assert codes.get(timeout=60) == 0, "the service has ended"
     assert one.abandoned == {(4, -1), (4, 2)}
-    assert one.queues["exact"].get(timeout=60).header == {"op": "examples", "id": 0}
+    assert one.queues["long"].get(timeout=60).header == {"op": "examples", "id": 0}
     assert one.queues["batch"].get(timeout=60).header["id"] == 4 and one.queues["batch"].empty()
 
 
@@ -275,10 +275,10 @@ def test_a_worker_without_a_service() -> None:
 def test_a_queue_goes_on_after_an_error_and_forgets_who_has_left(loaded: tuple[Worker, Sent]) -> None:
     one, sent = loaded
     one.abandoned = {(1, 0), (1, 3), (2, 0)}
-    threading.Thread(target=one._serve, args=("exact",), daemon=True).start()
-    one.queues["exact"].put(Message({"op": "tokens", "id": 1}, [b"{}"]))
+    threading.Thread(target=one._serve, args=("long",), daemon=True).start()
+    one.queues["long"].put(Message({"op": "tokens", "id": 1}, [b"{}"]))
     assert sent.next().header == {"id": 1, "error": [503, "the model is not loaded"]}
-    one.queues["exact"].put(Message({"op": "reload", "id": 9}, []))
+    one.queues["long"].put(Message({"op": "reload", "id": 9}, []))
     assert sent.next().header == {"event": "ready"}
     assert sent.next().header == {"id": 9}
     assert sent.next() == Message({"event": "examples"}, [b'{"examples":[{"source":"a b"}]}'])
@@ -309,6 +309,6 @@ def test_a_stream_ends_with_a_frame_even_if_its_client_has_left(
 def test_every_operation_on_a_model(op: str, loaded: tuple[Worker, Sent], monkeypatch: pytest.MonkeyPatch) -> None:
     one, sent = loaded
     one.translator = one._load()
-    monkeypatch.setattr(operations, op, lambda translator, payload: to_json([op, payload]))
+    monkeypatch.setattr(operations, op, lambda translator, payload, *_: to_json([op, payload]))
     one._answer(Message({"op": op, "id": 6}, [b'{"x":1}']))
     assert sent.next() == Message({"id": 6}, [to_json([op, {"x": 1}])])

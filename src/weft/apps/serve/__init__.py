@@ -3,7 +3,9 @@
 The application
     app.py               `create_app`: the ASGI application
     server.py            the process around it: uvicorn and signals
-    connections.py       limits of connections: the size of request heads, timeouts
+    connections.py       limits of connections: their number, the size of request heads, timeouts
+    active_requests.py   the requests in progress, by client
+    memory.py            the memory of the service and its workers
     settings.py          addresses and limits
     security.py, keys.py the checks before every request; API keys
     metrics.py           Prometheus metrics
@@ -15,11 +17,12 @@ What can be requested
     inspection.py        tokens, embeddings, positions
     training.py          the logs of runs in training
     libretranslate.py    LibreTranslate's API; languages.py: the languages of a model, by the names of its clients
-    page.py              the page, whose files are in page/
+    page.py              the page, whose files are in page/; api_page.py: /docs, a description of the API
     schemas.py, errors.py, limits.py     bodies of requests, error responses, what a request may ask for
 
 From a request to its results
     jobs.py              a request becomes a job
+    costs.py             what an operation costs, and the limits
     admission.py         which jobs are admitted, and which are refused
     queueing.py, scheduling.py    jobs wait in a fair queue, and are sent to a worker in batches
     models.py            the models, each with its worker process
@@ -28,7 +31,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
-    costs.py             what an operation would cost, and the limits
+    worker_limits.py     the costs of its operations, and the end of those that nobody waits for
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
 
 The service itself imports no torch: whatever happens to a model happens in its worker.

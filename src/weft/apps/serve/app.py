@@ -12,10 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from weft import __version__
-from weft.apps.serve import inspection, libretranslate, page, routes, streaming, training
+from weft.apps.serve import api_page, inspection, libretranslate, page, routes, streaming, training
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.jobs import ClientLeftError
 from weft.apps.serve.keys import Keys
+from weft.apps.serve.memory import SERVICE_SHARE
 from weft.apps.serve.metrics import Metrics
 from weft.apps.serve.models import Models
 from weft.apps.serve.naming import Run, check_run, name_runs
@@ -67,12 +68,17 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
         lifespan=lifespan,
     )
     app.state.settings, app.state.models, app.state.metrics, app.state.accepted_keys = settings, models, metrics, keys
-    app.state.streams = streaming.OpenStreams(settings.max_streams)
-    for part in (routes, streaming, inspection, training, libretranslate, page):
+    app.state.streams = streaming.OpenStreams(
+        settings.max_streams,
+        client_limit=settings.max_client_streams,
+        max_unread=models.memory * SERVICE_SHARE / 2,
+    )
+    for part in (routes, streaming, inspection, training, libretranslate, page, api_page):
         app.include_router(part.router)
     _add_status(app)
     _add_error_answers(app)
-    return Service(app, models, Guard(app, settings, keys, metrics, models.refusal))
+    body_bytes = models.memory * SERVICE_SHARE / 2
+    return Service(app, models, Guard(app, settings, keys, metrics, models.refusal, body_bytes=body_bytes))
 
 
 class Service:

@@ -1,8 +1,9 @@
-"""The connections of a service: limits on the size of request heads, and on the time that nothing happens."""
+"""The connections of a service: limits on their number, the size of heads, and the time that nothing happens."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -13,7 +14,42 @@ from weft.runtime.processes import to_json
 
 LINGER_SECONDS = 2.0
 """Time in which a client that still sends may read why it was refused; what it sends is discarded."""
+RESERVE = 50
+"""Connections beyond `ServeSettings.max_connections`, when none is idle: for /health, /ready and /metrics."""
 MIXIN: Any = object
+
+
+class OpenConnections:
+    """The connections of a service by the addresses of their clients.
+
+    Beyond the limit, a new connection closes an idle one: the oldest of the client that has the most. If none is idle
+    there, a few more are accepted; then new connections are closed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.by_client: dict[str, OrderedDict[Any, None]] = {}
+        self.count = 0
+
+    def add(self, connection: Any) -> Any:
+        """Add a connection; the one to close for it: an idle one, itself, or none."""
+        self.by_client.setdefault(connection.address, OrderedDict())[connection] = None
+        self.count += 1
+        if self.count <= self.limit:
+            return None
+        for connections in sorted(self.by_client.values(), key=len, reverse=True):
+            for idle in connections:
+                if idle is not connection and idle.is_idle():
+                    return idle
+        return connection if self.count > self.limit + RESERVE else None
+
+    def remove(self, connection: Any) -> None:
+        connections = self.by_client.get(connection.address, OrderedDict())
+        if connection in connections:
+            del connections[connection]
+            self.count -= 1
+        if not connections:
+            self.by_client.pop(connection.address, None)
 
 
 class BoundedProtocol(MIXIN):
@@ -25,15 +61,25 @@ class BoundedProtocol(MIXIN):
     """
 
     seconds: float
+    read_seconds: float
     max_head: int
+    open_connections: OpenConnections
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
         self.clock = self.loop.call_later(self.seconds, self._close_if_silent)
         self.write_clock: asyncio.TimerHandle | None = None
         self.incomplete = 0
         """Bytes since the last complete head or part of a body."""
         self.is_refused = False
+        if (closed := self.open_connections.add(self)) is not None:
+            self.open_connections.remove(closed)
+            closed.transport.abort()
+
+    def is_idle(self) -> bool:
+        """Whether no request is being answered on this connection."""
+        return self._waits()
 
     def data_received(self, data: bytes) -> None:
         if self.is_refused:
@@ -63,7 +109,8 @@ class BoundedProtocol(MIXIN):
     def send_400_response(self, msg: str) -> None:
         if hasattr(self, "conn") and len(self.conn.trailing_data[0]) > self.max_head:
             return self._refuse_head()
-        super().send_400_response(msg)
+        self.transport.write(refusal("400 Bad Request", "the request is not valid HTTP"))
+        self.transport.close()
 
     def _refuse_head(self) -> None:
         """Answer 431; the connection closes when the client has had the time to read that."""
@@ -71,7 +118,7 @@ class BoundedProtocol(MIXIN):
             return
         self.is_refused = True
         if self._waits():  # else an answer is being sent already
-            self.transport.write(head_refusal(self.max_head))
+            self.transport.write(refusal("431 Request Header Fields Too Large", head_too_large(self.max_head)))
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
@@ -85,7 +132,7 @@ class BoundedProtocol(MIXIN):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.write_clock = self.loop.call_later(self.seconds, self.transport.abort)
+        self.write_clock = self.loop.call_later(self.read_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -93,6 +140,7 @@ class BoundedProtocol(MIXIN):
             self.write_clock.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.open_connections.remove(self)
         self.clock.cancel()
         if self.write_clock is not None:
             self.write_clock.cancel()
@@ -101,15 +149,17 @@ class BoundedProtocol(MIXIN):
 
 def protocol_class(settings: ServeSettings) -> type[asyncio.Protocol]:
     """uvicorn's protocol (httptools or h11) with the limits of a service."""
-    limits = {"seconds": settings.body_timeout, "max_head": settings.max_head}
+    limits = {
+        "seconds": settings.body_timeout,
+        "read_seconds": settings.read_timeout,
+        "max_head": settings.max_head,
+        "open_connections": OpenConnections(settings.max_connections),
+    }
     return type("ServiceProtocol", (BoundedProtocol, AutoHTTPProtocol), limits)
 
 
-def head_refusal(limit: int) -> bytes:
-    """The whole response to a request whose head is too large."""
-    body = to_json({"error": head_too_large(limit)})
-    head = (
-        "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+def refusal(status: str, message: str) -> bytes:
+    """The whole response to what is not a request; after it the connection closes."""
+    body = to_json({"error": message})
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

@@ -8,15 +8,18 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
+from weft.apps.serve.costs import ModelShape, estimated_lengths
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.limits import EXACT, check_n_best, check_texts, search_settings
 from weft.apps.serve.models import Models, ServedModel
-from weft.apps.serve.queueing import Job
+from weft.apps.serve.queueing import FIRST_SPEED, Job
 from weft.apps.serve.schemas import ModelRequest, TranslateRequest
 from weft.apps.serve.settings import ServeSettings
 from weft.runtime.processes import to_json
 
 Result = TypeVar("Result")
+LONG_BATCHES = 3
+"""Times as long as a batch may take, beyond which an operation is a long one."""
 
 
 class ClientLeftError(Exception):
@@ -50,6 +53,9 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
     for name, given in (("trace", body.trace), ("prefix_ids", body.prefix_ids), ("edits", body.edits)):
         if given and len(body.texts) != 1:
             raise ServiceError(422, f"{name}: for one text at a time; {len(body.texts)} were given")
+    if len(body.prefix_ids) > settings.max_output:
+        limit = f"at most {settings.max_output:,} are accepted"
+        raise ServiceError(422, f"prefix_ids: {len(body.prefix_ids):,} tokens; {limit}")
     model = await loaded_model(request, body.model)
     search = search_of(model, body, settings)
     check_n_best(body.n_best, search, settings)
@@ -85,17 +91,49 @@ async def translate(
         return []
     alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
     key = None if alone and len(texts) == 1 else to_json(payload).decode()
-    queue = "exact" if payload["search"]["kind"] in EXACT else "batch"
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
     job.plain = plain
-    return await while_connected(request, model.submit(job, queue=queue))
+    return await while_connected(request, model.submit(job, queue=queue_of(model, job, texts)))
 
 
 async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> list[bytes]:
     """The answer of a worker to anything but a translation."""
     job = Job(op, payload, client=client_of(request))
-    return await while_connected(request, model.submit(job))
+    texts = [source + target for source, target in payload.get("pairs", ())] or payload.get("texts", ())
+    return await while_connected(request, model.submit(job, queue=queue_of(model, job, texts)))
+
+
+def queue_of(model: ServedModel, job: Job, texts: Sequence[str]) -> str:
+    """The queue of a job, whose work is estimated: that of long operations for exact searches, and for a text that
+    takes longer than a few batches."""
+    if job.payload.get("search", {}).get("kind") in EXACT:
+        return "long"
+    if not texts or (costs := model.info.get("costs")) is None:
+        return "batch"
+    shape = ModelShape(**costs["shape"])
+    search = job.payload.get("search", {})
+    extra = min(costs["max_extra"], model.settings.max_output)
+
+    def longest(source: int) -> int:
+        return min(int(costs["max_ratio"] * source) + extra, model.settings.max_output)
+
+    rates = model.schedulers["batch"].rates
+    prefix = len(job.payload.get("prefix_ids") or ()) + int(
+        len(job.payload.get("prefix") or "") * rates.tokens_per_character
+    )
+    lengths = [
+        length._replace(target=max(length.target, prefix))
+        for length in estimated_lengths(texts, rates.tokens_per_character, search, longest)
+    ]
+    if job.op in ("heads", "score"):
+        work = sum(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)
+    else:
+        work = max(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)
+    job.work = max(work, 1.0)
+    # on a busy machine everything takes long: that does not make an operation a long one beside the others
+    speed = max(rates.speed, FIRST_SPEED)
+    return "long" if work > LONG_BATCHES * rates.batch_seconds * speed else "batch"
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -59,7 +61,7 @@ Body = TypeVar("Body", bound=DetectRequest)
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """The description of a body that may be JSON or a form."""
-    kinds = ("application/json", "application/x-www-form-urlencoded")
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
     content = {kind: {"schema": model.model_json_schema()} for kind in kinds}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -144,11 +146,13 @@ async def read_body(request: Request, kind_of_body: type[Body]) -> Body:
     try:
         if kind == "application/x-www-form-urlencoded":
             form = parse_qs(content.decode("utf-8"), keep_blank_values=True, max_num_fields=2 * 1000)
-            values: Any = {name: given if name == "q" and len(given) > 1 else given[-1] for name, given in form.items()}
+            values: Any = fields_of(form)
+        elif kind == "multipart/form-data":
+            values = form_values(content, request.headers["content-type"])
         elif kind in ("application/json", ""):
             values = json.loads(content)
         else:
-            raise ServiceError(415, f"content type: {kind[:60]!r}; send application/json or x-www-form-urlencoded")
+            raise ServiceError(415, f"content type: {kind[:60]!r}; send application/json, or a form")
         if isinstance(values, dict) and isinstance(values.get("source"), str):
             values["source"] = values["source"] or "auto"
         return kind_of_body.model_validate(values)
@@ -156,6 +160,29 @@ async def read_body(request: Request, kind_of_body: type[Body]) -> Body:
         raise ServiceError(400, first_problem(error)) from None
     except (ValueError, RecursionError):
         raise ServiceError(400, "the body is neither JSON nor a form in UTF-8") from None
+
+
+def fields_of(form: dict[str, list[str]]) -> dict[str, Any]:
+    """The values of the fields of a form: ``q`` may be given several times."""
+    return {name: given if name == "q" and len(given) > 1 else given[-1] for name, given in form.items()}
+
+
+def form_values(content: bytes, content_type: str) -> dict[str, Any]:
+    """The text fields of a multipart form; a `ValueError` if it is none, or has files."""
+    parsed = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + content)
+    if not parsed.is_multipart() or parsed.defects:
+        raise ValueError("not a form")
+    form: dict[str, list[str]] = {}
+    for part in parsed.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        if not isinstance(name, str) or part.is_multipart():
+            raise ValueError("a part without a name")
+        if part.get_filename() is not None:
+            raise ServiceError(400, f"{name[:40]}: files are not translated; send their text as q")
+        data = part.get_payload(decode=True)
+        assert isinstance(data, bytes)
+        form.setdefault(name, []).append(data.decode("utf-8"))
+    return fields_of(form)
 
 
 def check_key(request: Request, key: str | None) -> None:

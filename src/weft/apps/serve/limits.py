@@ -154,7 +154,7 @@ def describe_settings(settings: ServeSettings) -> list[dict[str, Any]]:
     largest = limits_of(settings)
     described = []
     for name, field in SearchSettings.model_fields.items():
-        if name == "batch_tokens":
+        if name in ("batch_tokens", "memory"):  # of the service
             continue
         value = schema["properties"][name]
         value = {**next((one for one in value.get("anyOf", ()) if one.get("type") != "null"), {}), **value}

@@ -33,10 +33,20 @@ BATCH_ROWS = Metric("weft_batch_rows", "histogram", "Texts that were searched to
 REFUSED = Metric("weft_requests_refused_total", "counter", "Requests that were refused because too many waited.")
 ABANDONED = Metric("weft_requests_abandoned_total", "counter", "Requests whose client has left, or that took too long.")
 RESTARTS = Metric("weft_worker_restarts_total", "counter", "How often the worker of a model had to be started again.")
+OPERATION_TIME = Metric(
+    "weft_operation_seconds",
+    "histogram",
+    "Seconds in a worker, by operation: translate, stream, score, heads …",
+    SECONDS,
+)
+OPERATION_ERRORS = Metric("weft_operation_errors_total", "counter", "Operations that failed, by operation and status.")
+STREAMS = Metric("weft_streams_open", "gauge", "Streams that are open.")
+CONNECTIONS = Metric("weft_connections_open", "gauge", "Connections that are open.")
 READY = Metric("weft_model_ready", "gauge", "Whether a model can answer.")
 METRICS = (
     *(REQUESTS, LATENCY, QUEUE_TIME, FIRST_TOKEN, RUNNING, WAITING, TEXTS, BATCH_ROWS),
     *(REFUSED, ABANDONED, RESTARTS, READY),
+    *(OPERATION_TIME, OPERATION_ERRORS, STREAMS, CONNECTIONS),
 )
 
 Labels = tuple[tuple[str, str], ...]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.attention.ragged_attention import alignment_layer
 from weft.models.architecture import Architecture, architecture_of, count_parameters
 from weft.models.interface import HasCopyProbabilities
 from weft.recipe.choices import CELLS
+from weft.recipe.model import TransformerDecoderSettings
 from weft.runs.layout import read_examples
 from weft.text.frames import DEFAULT_RULES, FrameRules
 
@@ -29,6 +31,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "attends": recipe.model.attends and recipe.source_role == "text",
         "heads": any(sizes.values()),
         "heads_of": sizes,
+        "shown_heads": shown_heads(translator, sizes),
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(attention.role.reads_source for attention in described.attentions),
         "source_columns": translator.source_columns,
@@ -69,6 +72,20 @@ def heads_of(described: Architecture) -> dict[str, list[int] | None]:
                 layers, most = sizes[kind] or [0, 0]
                 sizes[kind] = [max(layers, role.layer + 1), max(most, heads)]
     return sizes
+
+
+def shown_heads(translator: Translator, sizes: dict[str, list[int] | None]) -> str | None:
+    """The heads of a Transformer whose mean is the attention of a translation, in words; None if there is one head."""
+    layers, heads = sizes["cross"] or (0, 0)
+    if layers * heads <= 1:
+        return None
+    if sizes["copy"] is not None:
+        return "the attention by which the model copies"
+    settings = translator.recipe.model.decoder
+    chosen = sorted(settings.alignment_heads) if isinstance(settings, TransformerDecoderSettings) else []
+    if chosen:
+        return "mean of " + ", ".join(f"layer {layer + 1} head {head + 1}" for layer, head in chosen)
+    return f"mean of the {heads} heads of layer {alignment_layer(layers) + 1} of {layers}"
 
 
 def _kind(name: str) -> str:

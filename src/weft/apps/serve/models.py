@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.apps.serve.errors import DeadlineError, ModelUnavailableError, ServiceError
+from weft.apps.serve.memory import SERVICE_SHARE, memory_in_bytes
 from weft.apps.serve.metrics import ABANDONED, READY, REFUSED, RESTARTS, Metrics
 from weft.apps.serve.naming import Run, members
 from weft.apps.serve.queueing import Job
@@ -56,7 +57,7 @@ class ServedModel:
         self.examples_known = asyncio.Event()
         self.schedulers = {
             "batch": Scheduler("batch", self, settings.max_waiting),
-            "exact": Scheduler("exact", self, settings.max_waiting_exact),
+            "long": Scheduler("long", self, settings.max_waiting_long),
         }
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
@@ -65,6 +66,8 @@ class ServedModel:
         self.refreshing = asyncio.Lock()
         self.refreshed_time: tuple[float | None, ...] | None = None
         """When the weights of the last `refresh` were written."""
+        self.memory: int | None = None
+        """Bytes for the worker; None: unlimited."""
         self.version = 0
         """Number of times that the model was loaded."""
 
@@ -119,6 +122,8 @@ class ServedModel:
             "max_output": settings.max_output,
             "max_weights": settings.max_weights,
             "max_exact_tokens": settings.max_exact_tokens,
+            "deadline": settings.deadline,
+            "memory": self.memory,
         }
 
     def _on_event(self, event: str, body: bytes) -> None:
@@ -216,7 +221,7 @@ class ServedModel:
             self.tasks[0] = asyncio.create_task(self._supervise())
             self.state = "loading"
             return await self.loaded()
-        _, answer = self.worker.send({"op": "reload", "queue": "exact"}, {})
+        _, answer = self.worker.send({"op": "reload", "queue": "long"}, {})
         try:
             await asyncio.wait_for(answer, max(self.settings.deadline, 60.0))
         except WorkerEndedError:
@@ -281,6 +286,11 @@ class Models:
             name: ServedModel(name, run, settings, metrics, pair)
             for (name, run), pair in zip(runs.items(), languages, strict=True)
         }
+        self.memory = memory_in_bytes(settings)
+        """Bytes of the service and its workers."""
+        share = self.memory * (1.0 - SERVICE_SHARE) / max(len(self.by_name), 1)
+        for model in self.by_name.values():
+            model.memory = int(share)
         self.metrics = metrics
         self.draining = False
         self.reporting: asyncio.Future[None] | None = None
@@ -304,14 +314,18 @@ class Models:
             raise ServiceError(404, f"model: {name[:60]!r} is not served; {nearest(name[:60], self.by_name)}")
         return self.by_name[name]
 
-    def refusal(self, path: str, body: bytes) -> ServiceError | None:
+    def refusal(self, path: str, body: bytes, client: str) -> ServiceError | None:
         """Why a request is refused, if that is known without checking it.
 
         Under overload most requests are refused, and checking each of them would take the time of the others. A request
         that holds nothing but a text is refused if one that was not longer has just been refused.
         """
         admissions = {name: model.schedulers["batch"].admission for name, model in self.by_name.items()}
-        if path != "/api/translate" or len(body) > MAX_PLAIN or not any(each.last for each in admissions.values()):
+        if (
+            path != "/api/translate"
+            or len(body) > MAX_PLAIN
+            or not any(client in each.last for each in admissions.values())
+        ):
             return None
         try:
             data = json.loads(body)
@@ -320,7 +334,9 @@ class Models:
         if not isinstance(data, dict) or not data.keys() <= PLAIN or not isinstance(data.get("text"), str):
             return None
         name = data.get("model", next(iter(admissions)))
-        error = admissions[name].refusal(len(data["text"])) if isinstance(name, str) and name in admissions else None
+        error = None
+        if isinstance(name, str) and name in admissions:
+            error = admissions[name].refusal(client, len(data["text"]))
         if error is not None:
             self.metrics.add(REFUSED, model_name=name)
         return error

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from weft.apps.serve.observation import StreamObserver
+from weft.apps.serve.observation import Abandoned, StreamObserver
 from weft.apps.serve.records import Label, head_record, matrix, number, numbers, translation_record
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
 from weft.errors import SearchError, WeftError, nearest
@@ -144,7 +144,7 @@ def source_tokens(translator: Translator, source: str) -> list[str]:
     return tokenizers.source.tokens(sentence.ids)
 
 
-def heads(translator: Translator, payload: Payload) -> bytes:
+def heads(translator: Translator, payload: Payload, is_abandoned: Callable[[], bool] = lambda: False) -> bytes:
     """The weights of every head for a text and its translation, or a given target."""
     edited = translator.with_edits(edits_of(payload))
     [source] = payload["texts"]
@@ -153,7 +153,13 @@ def heads(translator: Translator, payload: Payload) -> bytes:
         target = translator.tokenizers_for(source).target.decode(payload["target_ids"])
     maps = edited.heads(source, target, **payload["search"])
     of_target = next((one.target for one in maps if one.kind in ("cross", "decoder", "copy")), [])
-    return to_json({"target_tokens": of_target, "heads": list(map(head_record, maps))})
+    parts = [to_json({"target_tokens": of_target})[:-1], b',"heads":[']
+    for index, head in enumerate(maps):
+        if is_abandoned():
+            raise Abandoned
+        # head by head: to encode all of them at once would block the other threads for seconds
+        parts += [b"," if index else b"", to_json(head_record(head))]
+    return b"".join([*parts, b"]}"])
 
 
 def score(translator: Translator, payload: Payload) -> list[bytes]:

@@ -9,6 +9,7 @@ a job of one row by a batch, not by a thousand rows. A batch holds as many token
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,10 @@ MAX_RATES = 64
 FIRST_BATCH = 512
 """Tokens of the first batch of a kind of search, whose speed is not known yet."""
 SMOOTHING = 0.3
+FIRST_SPEED = 5e9
+"""Multiplications per second of a model whose speed is not known yet."""
+MIN_MEASURED = 0.1
+"""Seconds; shorter batches say little about the speed of multiplications."""
 REMAINDER = 1.25
 """A batch may be larger by this factor if nothing is left waiting then."""
 FULL = 0.7
@@ -50,6 +55,8 @@ class Job:
         self.batch_key = batch_key
         self.client = client
         self.on_event = on_event
+        self.work = 1.0
+        """Estimated multiplications: of a job that is searched alone, or of its longest row."""
         self.plain = False
         """Whether the request holds nothing but a text: then others like it can be refused unread."""
         self.characters = sum(map(len, rows))
@@ -201,13 +208,17 @@ class FairQueue:
 class Rates:
     """Tokens per second of each kind of search, and tokens per character, estimated from the batches so far."""
 
-    def __init__(self, *, batch_tokens: float, batch_seconds: float) -> None:
+    def __init__(self, *, batch_tokens: float, batch_seconds: float, deadline: float = math.inf) -> None:
+        """``deadline``: seconds after which any job is given up."""
+        self.deadline = deadline
         self.batch_tokens = batch_tokens
         self.batch_seconds = batch_seconds
         self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
         self.seconds_alone: dict[str, float] = {}
-        """Seconds of jobs that are searched alone, by operation."""
+        """Seconds of jobs that are searched alone and whose work is not known, by operation."""
         self.tokens_per_character = 0.3
+        self.speed = FIRST_SPEED
+        """Multiplications per second, as `Job.work` counts them."""
 
     def cost(self, text: str) -> float:
         """The tokens of a text, estimated."""
@@ -223,14 +234,16 @@ class Rates:
     def seconds(self, job: Job) -> float:
         """Expected seconds of the waiting rows of a job; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0)
+            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            return min(seconds, self.deadline)
         tokens = job.characters * self.tokens_per_character + len(job.rows)
         return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
 
     def batch_time(self, job: Job, tokens: float | None = None) -> float:
         """Expected seconds of a full batch of such jobs, or of ``tokens`` tokens; 0 if unknown."""
         if job.batch_key is None:
-            return self.seconds_alone.get(job.op, 0.0)
+            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+            return min(seconds, self.deadline)
         rate = self.tokens_per_second.get(job.batch_key)
         if not rate:
             return 0.0
@@ -253,3 +266,8 @@ class Rates:
         """A job that was searched alone took this long."""
         known = self.seconds_alone.get(op, seconds)
         self.seconds_alone[op] = known + SMOOTHING * (seconds - known)
+
+    def measured_work(self, work: float, seconds: float) -> None:
+        """A batch or a job of this many multiplications took this long."""
+        if work > 1.0 and seconds >= MIN_MEASURED:
+            self.speed += SMOOTHING * (work / seconds - self.speed)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from weft.apps.serve.admission import Admission, Search
 from weft.apps.serve.errors import ModelUnavailableError, ServiceError
-from weft.apps.serve.metrics import BATCH_ROWS, QUEUE_TIME, RUNNING, TEXTS, WAITING
+from weft.apps.serve.metrics import (
+    BATCH_ROWS,
+    OPERATION_ERRORS,
+    OPERATION_TIME,
+    QUEUE_TIME,
+    REFUSED,
+    RUNNING,
+    TEXTS,
+    WAITING,
+)
 from weft.apps.serve.queueing import Batch, FairQueue, Job, Rates
 from weft.apps.serve.worker_process import WorkerEndedError, WorkerProcess
 from weft.runtime.processes import Message
@@ -32,7 +41,9 @@ class Scheduler:
         self.model = model
         self.queue = FairQueue()
         settings = model.settings
-        self.rates = Rates(batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds)
+        self.rates = Rates(
+            batch_tokens=settings.batch_tokens, batch_seconds=settings.batch_seconds, deadline=settings.deadline
+        )
         self.admission = Admission(self.rates, capacity=capacity, max_wait=settings.max_wait)
         self.parallel = 1
         """Number of batches searched concurrently."""
@@ -42,14 +53,17 @@ class Scheduler:
 
     def add(self, job: Job) -> None:
         """Queue a job; `BusyError` if it is refused."""
-        self.admission.check(job, list(self.queue), list(self.running.values()), parallel=self.parallel)
+        running = list(self.running.values())
+        if (replaced := self.admission.check(job, list(self.queue), running, parallel=self.parallel)) is not None:
+            self.queue.remove(replaced)
+            self.model.metrics.add(REFUSED, model_name=self.model.name)
         self.queue.add(job)
         self._count()
 
     def abandon(self, job: Job) -> None:
         """Drop the rows of a job, waiting or running."""
         self.queue.remove(job)
-        self.admission.last = None
+        self.admission.last.clear()
         if self.model.worker is None:
             return
         for number, search in self.running.items():
@@ -83,7 +97,7 @@ class Scheduler:
         """Send the batches that can be sent now."""
         while self._has_time() and self._is_due():
             batch = self.queue.take(self.rates.cost, self.rates.budget)
-            self.admission.last = None
+            self.admission.last.clear()
             if batch is None:
                 return
             number, answer = self._send(batch)
@@ -97,11 +111,17 @@ class Scheduler:
         message: Message | None = None
         try:
             message = await answer
-            self._measure(batch, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self._measure(batch, seconds)
+            operation = batch.alone.op if batch.alone is not None else "translate"
+            self.model.metrics.observe(OPERATION_TIME, seconds, model_name=self.model.name, operation=operation)
         except WorkerEndedError:
             self._send_again(batch, worker)
         except ServiceError as error:
             for job in batch.jobs():
+                self.model.metrics.add(
+                    OPERATION_ERRORS, model_name=self.model.name, operation=job.op, status=str(error.status)
+                )
                 self.queue.remove(job)
                 job.fail(error)
         finally:
@@ -155,6 +175,8 @@ class Scheduler:
         return self.rates.batch_time(batch.alone or batch.items[0].job, batch.cost)
 
     def _measure(self, batch: Batch, seconds: float) -> None:
+        work = batch.alone.work if batch.alone is not None else sum(item.job.work for item in batch.items)
+        self.rates.measured_work(work, seconds)
         if batch.alone is not None:
             self.rates.measured_alone(batch.alone.op, seconds)
         elif batch.items[0].job.batch_key is not None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from weft.apps.serve.active_requests import ActiveRequest, ActiveRequests
 from weft.apps.serve.errors import ServiceError, log_error
 from weft.apps.serve.keys import Keys
 from weft.apps.serve.metrics import LATENCY, REQUESTS, Metrics
@@ -24,7 +26,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Refusal = Callable[[str, bytes], ServiceError | None]
+Refusal = Callable[[str, bytes, str], ServiceError | None]
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -46,9 +48,11 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-KEYLESS = ("/", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
+KEYLESS = ("/", "/docs", "/health", "/ready", "/api/service", "/api/openapi.json", "/languages", "/frontend/settings")
 """Paths that need no key, like the files of the page; LibreTranslate's clients request languages without one."""
 PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
+STATUS_PATHS = ("/health", "/ready", "/metrics")
+"""Paths that are answered whatever the load."""
 MAX_HEADERS = 100
 """Header fields of a request."""
 log = logging.getLogger("weft.apps.serve")
@@ -58,10 +62,21 @@ class Guard:
     """The outermost layer of the application."""
 
     def __init__(
-        self, app: App, settings: ServeSettings, keys: Keys | None, metrics: Metrics, refusal: Refusal | None = None
+        self,
+        app: App,
+        settings: ServeSettings,
+        keys: Keys | None,
+        metrics: Metrics,
+        refusal: Refusal | None = None,
+        *,
+        body_bytes: float = math.inf,
     ) -> None:
-        """``refusal``: why a request to a path with a body is refused before it is read; None if it is not."""
+        """``refusal``: why a request to a path with a body is refused before it is read; None if it is not.
+
+        ``body_bytes``: bytes of the bodies of all requests at a time.
+        """
         self.app = app
+        self.active = ActiveRequests(settings.max_connections, body_bytes)
         self.refusal = refusal
         self.settings = settings
         self.keys = keys
@@ -71,7 +86,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        start, status = time.monotonic(), 500
+        start, status, client = time.monotonic(), 500, ""
         is_head = scope["method"] == "HEAD"
         if is_head:
             scope = {**scope, "method": "GET"}
@@ -83,6 +98,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status == 429:
+                    await asyncio.sleep(self.active.delay(client))
                 message["headers"] = [*message.get("headers", ()), *extra]
             elif is_head:
                 return
@@ -97,11 +114,14 @@ class Guard:
             if scope["method"] == "OPTIONS" and origin is not None and "access-control-request-method" in headers:
                 return await _answer(send_with_headers, 204, b"")
             state = scope.setdefault("state", {})
-            state["client"] = self._client(scope, headers)
-            body = await self._body(receive, headers)
-            if self.refusal is not None and (refused := self.refusal(own_path(scope), body)) is not None:
-                raise refused
-            await self.app(scope, _replay(body, receive), send_with_headers)
+            client = state["client"] = self._client(scope, headers)
+            if own_path(scope) in STATUS_PATHS:
+                return await self.app(scope, _replay(b"", receive), send_with_headers)
+            with self.active.enter(client) as active:
+                body = await self._body(receive, headers, active)
+                if self.refusal is not None and (refused := self.refusal(own_path(scope), body, client)) is not None:
+                    raise refused
+                await self.app(scope, _replay(body, receive), send_with_headers)
         except ServiceError as error:
             await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
         except Exception as error:  # the application has answered; it only remains to log the error
@@ -176,7 +196,7 @@ class Guard:
                 raise ServiceError(401, "a key is needed; send it as Authorization: Bearer KEY")
         return address
 
-    async def _body(self, receive: Receive, headers: dict[str, str]) -> bytes:
+    async def _body(self, receive: Receive, headers: dict[str, str], active: ActiveRequest) -> bytes:
         """The whole body, within the limits of size and time."""
         limit = self.settings.max_body
         too_large = ServiceError(413, f"the request has more than {limit:,} bytes, the limit")
@@ -194,6 +214,7 @@ class Guard:
                     size += len(parts[-1])
                     if size > limit:
                         raise too_large
+                    active.receive(len(parts[-1]))
                     more = message.get("more_body", False)
         except TimeoutError:
             seconds = self.settings.body_timeout

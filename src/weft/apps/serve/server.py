@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -16,19 +17,20 @@ from types import FrameType
 import uvicorn
 
 from weft.apps.serve.app import Service
-from weft.apps.serve.connections import protocol_class
+from weft.apps.serve.connections import RESERVE, protocol_class
+from weft.apps.serve.memory import trim_heap
 from weft.apps.serve.settings import ServeSettings
 from weft.errors import DataError
 
-MAX_CONNECTIONS = 1_000
-"""Concurrent connections and requests; more are answered with 503."""
-
+FILES = 256
+"""Open files beside the connections: pipes of workers, logs, modules."""
 NOTIFY_SECONDS = 5
 """Interval at which systemd is told that the service is alive."""
 
 
 async def alive() -> None:
     notify_systemd("WATCHDOG=1")
+    trim_heap()  # of large requests and answers
 
 
 def notify_systemd(state: str) -> None:
@@ -57,7 +59,6 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=settings.max_head,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=int(settings.drain_timeout),
             callback_notify=alive,
             timeout_notify=NOTIFY_SECONDS,
@@ -139,6 +140,16 @@ def address(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
+def allow_connections(count: int) -> None:
+    """Raise the limit of open files as far as the system allows, so that connections do not exhaust it."""
+    with suppress(OSError, ValueError):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = count + RESERVE + FILES
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+
+
 def set_up_logging(settings: ServeSettings) -> None:
     """Requests and errors on stderr, never texts."""
     handler = logging.StreamHandler()
@@ -154,6 +165,7 @@ def run(
 ) -> list[int]:
     """Serve until a signal arrives, or ``on_start`` sets ``should_exit``; the signals that did."""
     set_up_logging(settings)
+    allow_connections(settings.max_connections)
     server = Server(service, settings)
     factory = server.config.get_loop_factory()
 

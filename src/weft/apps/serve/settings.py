@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from weft.errors import RecipeError, nearest
 from weft.recipe.base import Count, Settings
 
+FEWEST_BYTES = 100_000_000
+
+
+def _check_memory(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (0 < value <= 1 or FEWEST_BYTES <= value < 2**62):  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    raise ValueError(f"a share of the machine's memory, above 0 and up to 1, or bytes, at least {FEWEST_BYTES:,}")
+
+
+Memory = Annotated[float, BeforeValidator(_check_memory)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
 
 
@@ -44,6 +55,14 @@ class ServeSettings(Settings):
         "errors", description="what is logged; only texts includes the texts that are sent"
     )
 
+    memory: Memory = Field(
+        0.5,
+        description="memory of the service and its workers: a share of the machine's, or above 1 a number of bytes",
+    )
+    max_connections: Count = Field(
+        1_000, description="open connections; beyond them, those of the client that has the most are closed, idle first"
+    )
+    max_client_streams: Count = Field(8, description="streams that one client may have open at once")
     max_head: Count = Field(65_536, description="bytes of the head of a request: its address and header fields")
     max_body: Count = Field(2_000_000, description="bytes of a request")
     max_lines: Count = Field(1_000, description="texts of a request")
@@ -64,10 +83,15 @@ class ServeSettings(Settings):
         2.0,
         description="seconds; a request whose search would begin later is refused; under lasting overload, less",
     )
-    max_waiting_exact: Count = Field(4, description="exact searches that wait for a model; more are refused")
+    max_waiting_long: Count = Field(
+        16, description="exact searches, and others that take long, that wait for a model; more are refused"
+    )
     max_streams: Count = Field(64, description="streams that are open at once")
     deadline: Seconds = Field(60.0, description="seconds after which a request is given up")
     body_timeout: Seconds = Field(20.0, description="seconds in which a request must arrive")
+    read_timeout: Seconds = Field(
+        5.0, description="seconds after which a connection is closed whose client reads nothing"
+    )
     hang_timeout: Seconds = Field(
         8.0, description="seconds after which a worker that does not answer is ended and started again"
     )

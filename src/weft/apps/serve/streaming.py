@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,17 +14,15 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.jobs import client_of, settings_of, translation_payload
-from weft.apps.serve.limits import EXACT
+from weft.apps.serve.jobs import client_of, queue_of, translation_payload
 from weft.apps.serve.metrics import FIRST_TOKEN
 from weft.apps.serve.models import ServedModel
 from weft.apps.serve.queueing import Job
 from weft.apps.serve.schemas import PROBLEMS, TranslateRequest
-from weft.apps.serve.settings import ServeSettings
 from weft.runtime.processes import to_json
 
 PROGRESS_SECONDS = 1.0
-MAX_UNREAD = 16 << 20
+MAX_UNREAD = 8 << 20
 """Bytes of events that may wait for a slow client."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 EVENTS: dict[int | str, dict[str, Any]] = {
@@ -37,33 +37,54 @@ def event(name: str, data: bytes) -> bytes:
 
 
 class OpenStreams:
-    """Limits the number of concurrent streams."""
+    """Limits the streams whose searches run or wait, those of each client, and the bytes that clients have not read.
 
-    def __init__(self, limit: int) -> None:
+    A stream whose search is over holds no place: its last events wait for a client that may read them slowly, for as
+    long as connections.py allows.
+    """
+
+    def __init__(self, limit: int, *, client_limit: int | None = None, max_unread: float = math.inf) -> None:
         self.limit = limit
-        self.count = 0
+        self.client_limit = limit if client_limit is None else client_limit
+        self.max_unread = max_unread
+        self.by_client: Counter[str] = Counter()
+        self.unread_bytes = 0
 
-    def response(self, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
-        """A response, or 429 if too many are open."""
+    @property
+    def count(self) -> int:
+        return self.by_client.total()
+
+    def enter(self, client: str) -> Callable[[], None]:
+        """Take a place; a function that frees it, once. 429 if there is none."""
+        if self.by_client[client] >= self.client_limit:
+            message = f"{self.client_limit} streams of this client are already open; close one, or try again later"
+            raise ServiceError(429, message, retry_after=5.0)
         if self.count >= self.limit:
             raise ServiceError(429, f"{self.limit} streams are already open; try again later", retry_after=5.0)
-        self.count += 1
-        return EventResponse(events, self)
+        self.by_client[client] += 1
+        entered = [client]
+
+        def leave() -> None:
+            if entered:
+                self.by_client[entered.pop()] -= 1
+                self.by_client += Counter()  # drops zeros
+
+        return leave
 
 
 class EventResponse(StreamingResponse):
     """Sends events; however it ends, even before the first event, its place among the open streams becomes free."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None], streams: OpenStreams) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], leave: Callable[[], None]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=HEADERS)
         self.events = events
-        self.streams = streams
+        self.leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self.streams.count -= 1
+            self.leave()
             await self.events.aclose()
 
 
@@ -75,22 +96,24 @@ async def translate_stream(request: Request, body: TranslateRequest) -> Streamin
     if not body.texts[0].strip():
         raise ServiceError(422, "text: it is empty; there is nothing to search for")
     model, payload = await translation_payload(request, body)
-    stream = SearchStream(model, {**payload, "texts": body.texts}, settings_of(request), client_of(request))
-    return request.app.state.streams.response(stream.events())
+    streams: OpenStreams = request.app.state.streams
+    stream = SearchStream(model, {**payload, "texts": body.texts}, streams, client_of(request))
+    return EventResponse(stream.events(), stream.leave)
 
 
 class SearchStream:
     """One search whose steps are sent."""
 
-    def __init__(self, model: ServedModel, payload: dict[str, object], settings: ServeSettings, client: str) -> None:
+    def __init__(self, model: ServedModel, payload: dict[str, object], streams: OpenStreams, client: str) -> None:
         self.model = model
-        self.settings = settings
+        self.streams = streams
+        self.leave = streams.enter(client)
         self.unread: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.unread_bytes = 0
         self.job = Job("stream", payload, client=client, on_event=self._receive)
-        search = payload["search"]
-        assert isinstance(search, dict)
-        self.queue = "exact" if search["kind"] in EXACT else "batch"
+        texts = payload.get("texts", ())
+        assert isinstance(texts, list | tuple)
+        self.queue = queue_of(model, self.job, texts)
         self.has_step = False
 
     def _receive(self, name: str, data: bytes) -> None:
@@ -101,13 +124,17 @@ class SearchStream:
         if name == "start":
             data = to_json({"model": self.model.name})[:-1] + b"," + data[1:]
         self._put(event(name, data))
-        if self.unread_bytes > MAX_UNREAD:  # nobody reads
+        if self.unread_bytes > MAX_UNREAD or self.streams.unread_bytes > self.streams.max_unread:  # nobody reads
             self.model.abandon(self.job)
             self.unread.put_nowait(None)
 
     def _put(self, part: bytes) -> None:
-        self.unread_bytes += len(part)
+        self._count(len(part))
         self.unread.put_nowait(part)
+
+    def _count(self, size: int) -> None:
+        self.unread_bytes += size
+        self.streams.unread_bytes += size
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The events until the last; if the client leaves, the search ends."""
@@ -119,12 +146,13 @@ class SearchStream:
                     part = await asyncio.wait_for(self.unread.get(), PROGRESS_SECONDS)
                 except TimeoutError:
                     part = event("progress", to_json({"seconds": round(time.monotonic() - start, 1)}))
-                    self.unread_bytes += len(part)
+                    self._count(len(part))
                 if part is None:
                     return
-                self.unread_bytes -= len(part)
+                self._count(-len(part))
                 yield part
         finally:
+            self._count(-self.unread_bytes)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
@@ -133,4 +161,6 @@ class SearchStream:
             await self.model.submit(self.job, queue=self.queue)
         except ServiceError as error:
             self._put(event("error", to_json({"error": error.message})))
+        finally:
+            self.leave()
         self.unread.put_nowait(None)

@@ -14,11 +14,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.jobs import models_of
+from weft.apps.serve.jobs import client_of, models_of
 from weft.apps.serve.models import Models, ServedModel, modified
 from weft.apps.serve.queueing import Job
 from weft.apps.serve.schemas import PROBLEMS
-from weft.apps.serve.streaming import EVENTS, event
+from weft.apps.serve.streaming import EVENTS, EventResponse, event
 from weft.runs.layout import RunFolder
 from weft.runs.status import RunStatus
 from weft.runtime.processes import to_json
@@ -47,7 +47,8 @@ async def runs(request: Request) -> dict[str, Any]:
 async def watch(request: Request, name: str) -> StreamingResponse:
     """The log of a run so far and as it grows, and samples whenever its weights have changed."""
     model = models_of(request).get(name)
-    return request.app.state.streams.response(training_events(models_of(request), model))
+    events = training_events(models_of(request), model)
+    return EventResponse(events, request.app.state.streams.enter(client_of(request)))
 
 
 def status_record(run: Path) -> dict[str, Any]:

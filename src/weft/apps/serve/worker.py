@@ -1,7 +1,8 @@
 """The worker process of a model: it loads a run, and answers the messages of the service.
 
-Messages come in on stdin and go out on what was stdout; other output goes to stderr. There are two queues: a
-long exact search does not keep the other requests waiting. The process ends with stdin, or when it is told to.
+Messages come in on stdin and go out on what was stdout; other output goes to stderr. There are two queues: long
+operations do not keep the other requests waiting. An operation first declares what it costs, and is refused if that is
+too much (costs.py); it ends when nobody waits for it any more. The process ends with stdin, or when it is told to.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from weft.apps.serve.costs import CostError, megabytes
 from weft.apps.serve.errors import log_error, one_line
+from weft.apps.serve.memory import FEWEST_BYTES, give_back, limit_allocations, own_memory
 from weft.errors import CheckpointError, WeftError, command_line, is_out_of_memory
 from weft.runtime.processes import Message, message_pipes, read_message, to_json, write_message
 from weft.runtime.switches import frozen_afterwards, set_thread_count, unfreeze_objects
 
 if TYPE_CHECKING:
+    from weft.apps.serve.worker_limits import CostControl
     from weft.translation.translator import Translator
 
-QUEUES = ("batch", "exact")
+QUEUES = ("batch", "long")
 DEVICE_FAILED = 70
 """Exit code after an error of the device, whose results can no longer be trusted."""
 INTERNAL = "an internal error; the service has logged it"
@@ -52,6 +56,7 @@ class Worker:
         self.config: dict[str, Any] = {}
         self.threads = 0
         """Threads of all searches together, once a run is loaded."""
+        self.control: CostControl | None = None
 
     def run(self) -> None:
         """Load the run, then answer until stdin ends."""
@@ -62,10 +67,10 @@ class Worker:
         threading.Thread(target=self._read, daemon=True).start()
         with command_line():  # --device and --precision are options of `weft serve`
             self._load_and_report()
-        for queue in ("exact", *["batch"] * (self._parallel() - 1)):
+        for queue in ("long", *["batch"] * (self._parallel() - 1)):
             threading.Thread(target=self._serve, args=(queue,), daemon=True).start()
         if self.translator is not None:
-            self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
+            self.queues["long"].put(Message({"op": "examples", "id": 0}, []))
         self._serve("batch")
 
     def send(self, header: dict[str, Any], bodies: Sequence[bytes] = ()) -> None:
@@ -87,10 +92,29 @@ class Worker:
         try:
             with frozen_afterwards():
                 self.translator = self._load()
+            self.control = self._control(self.translator)
             self._report()
         except Exception as error:
             self.translator = None
             self.send({"event": "failed"}, [to_json({"problem": self._load_problem(error)})])
+
+    def _control(self, translator: Translator) -> CostControl:
+        """The control of a model's costs. Its operations may use what the model leaves of the worker's memory."""
+        from weft.apps.serve.worker_limits import CostControl
+        from weft.runtime.devices import device_memory
+
+        memory = self.config.get("memory")
+        if memory is None:
+            return CostControl(None, self.config, None, QUEUES)
+        give_back()
+        if translator.device.type != "cpu":
+            return CostControl(translator, self.config, device_memory(translator.device), QUEUES)
+        used = own_memory() or 0
+        if memory - used < FEWEST_BYTES:
+            needed = f"it takes {megabytes(used)}, and {megabytes(memory)} is its share of the service's memory"
+            raise CheckpointError(f"{'+'.join(self.config['runs'])}: {needed}; raise the setting memory")
+        limit_allocations(memory - used)
+        return CostControl(translator, self.config, memory - used, QUEUES)
 
     def _load_problem(self, error: Exception) -> str:
         """Why the run cannot be loaded, in one line; whatever the error, loading it again would fail again."""
@@ -107,7 +131,12 @@ class Worker:
         assert translator is not None
         alone = translator.device.type != "cpu" or translator.engine.name == "ctranslate2"  # it divides batches itself
         parallel = 1 if alone else self._parallel()
-        self.send({"event": "ready"}, [to_json({**model_info(translator), "parallel_searches": parallel})])
+        info = {**model_info(translator), "parallel_searches": parallel}
+        if self.control is not None and self.control.shape is not None:
+            limits = translator.length_limits
+            shape = self.control.shape._asdict()
+            info["costs"] = {"shape": shape, "max_ratio": limits.max_ratio, "max_extra": limits.max_extra}
+        self.send({"event": "ready"}, [to_json(info)])
 
     def _parallel(self) -> int:
         """Number of batches searched concurrently on a CPU.
@@ -140,6 +169,10 @@ class Worker:
     def _serve(self, queue: str) -> None:
         threads = self.threads // self._parallel() if queue == "batch" else self.threads
         set_thread_count(max(threads, 1))  # of searches in this thread
+        if queue == "long" and self.translator is not None:
+            from weft.apps.serve.worker_limits import lower_priority
+
+            lower_priority()
         while True:
             message = self.queues[queue].get()
             try:
@@ -149,9 +182,6 @@ class Worker:
             self.abandoned -= {entry for entry in self.abandoned.copy() if entry[0] == message.header["id"]}
 
     def _answer(self, message: Message) -> None:
-        from weft.apps.serve import operations
-        from weft.apps.serve.costs import check_heads
-
         op, number = message.header["op"], message.header["id"]
         if op == "reload":
             return self._reload(number)
@@ -164,50 +194,78 @@ class Worker:
         if op == "translate":
             return self._translate(message)
         payload = message.payload()
-        if op == "stream":
-            return self._stream(number, payload)
-        if op == "score":
-            bodies = operations.score(self.translator, payload)
-            return self.send({"id": number}, bodies)
-        if op == "heads":
-            check_heads(self.translator, payload, self.config)
-        operation = {
-            "heads": operations.heads,
-            "tokens": operations.tokens,
-            "neighbors": operations.neighbors,
-            "positions": operations.positions,
-        }[op]
-        self.send({"id": number}, [operation(self.translator, payload)])
+        self.send({"id": number}, self._run(message.header, payload))
+
+    def _controlled(self) -> CostControl:
+        from weft.apps.serve.worker_limits import CostControl
+
+        self.control = self.control or CostControl(None, self.config, None, QUEUES)
+        return self.control
+
+    def _run(self, header: dict[str, Any], payload: dict[str, Any]) -> list[bytes]:
+        """The answer to an operation on its own; nothing, if nobody waits for it any more."""
+        from weft.apps.serve import operations
+        from weft.apps.serve.observation import Abandoned
+        from weft.apps.serve.worker_limits import Cancellation
+
+        translator, control, number, op = self.translator, self._controlled(), header["id"], header["op"]
+        queue = header.get("queue", "batch")
+        assert translator is not None
+        payload = control.within({**payload, "attention": True} if op == "stream" else payload, queue)
+
+        def is_abandoned() -> bool:
+            return (number, -1) in self.abandoned
+
+        def score() -> list[bytes]:
+            parts = control.parts_of_pairs(payload, queue)
+            return [body for part in parts for body in operations.score(translator, part)]
+
+        def stream() -> list[bytes]:
+            def send(name: str, data: Any) -> None:
+                self.send({"id": number, "event": name}, [to_json(data)])
+
+            operations.stream(translator, payload, send, is_abandoned)
+            return []
+
+        computations: dict[str, Callable[[], list[bytes]]] = {
+            "score": score,
+            "stream": stream,
+            "heads": lambda: [operations.heads(translator, payload, is_abandoned)],
+            "tokens": lambda: [operations.tokens(translator, payload)],
+            "neighbors": lambda: [operations.neighbors(translator, payload)],
+            "positions": lambda: [operations.positions(translator, payload)],
+        }
+        steps = op == "stream" and queue == "batch"  # each of which asks
+        with suppress(Abandoned), nullcontext() if steps else Cancellation(is_abandoned):
+            return control.run(op, payload, queue, is_abandoned, computations[op])
+        return []
 
     def _translate(self, message: Message) -> None:
         """Rows of several requests that are searched together: a result or an error for each."""
-        from weft.apps.serve import operations
-        from weft.apps.serve.costs import check_search
-        from weft.apps.serve.limits import EXACT
-
-        translator, number = self.translator, message.header["id"]
-        assert translator is not None
-        payload = message.payload()
+        number, queue = message.header["id"], message.header.get("queue", "batch")
+        payload = self._controlled().within(message.payload(), queue)
         texts = payload["texts"]
         errors: dict[int, tuple[int, str]] = {}
         results: list[bytes] = [b"null"] * len(texts)
 
+        def is_abandoned(row: int) -> bool:
+            return (number, row) in self.abandoned or (number, -1) in self.abandoned
+
         def translate(rows: list[int]) -> None:
-            rows = [row for row in rows if (number, row) not in self.abandoned]
-            observer = None
-            exact = payload.get("search", {}).get("kind") in EXACT
-            if translator.device.type == "cpu" or exact:  # steps that are observed cannot be recorded as CUDA graphs
-                observer = BatchObserver(lambda sentence: (number, rows[sentence]) in self.abandoned)
+            rows = [row for row in rows if not is_abandoned(row)]
+            if not rows:
+                return
+            observer = BatchObserver(lambda sentence: is_abandoned(rows[sentence]))
             try:
-                check_search(translator, {**payload, "texts": [texts[row] for row in rows]}, self.config)
-                records = operations.translate(translator, {**payload, "texts": [texts[row] for row in rows]}, observer)
+                part = {**payload, "texts": [texts[row] for row in rows]}
+                records = self._search(part, queue, observer)
             except Exception as error:  # of one row: the others, of other clients perhaps, are searched without it
                 if is_device_error(error):
                     raise
                 if len(rows) > 1:
                     translate(rows[: len(rows) // 2])
                     translate(rows[len(rows) // 2 :])
-                elif rows:
+                else:
                     errors[rows[0]] = self._problem(error)
             else:
                 for row, result in zip(rows, records, strict=True):
@@ -216,34 +274,42 @@ class Worker:
         translate(list(range(len(texts))))
         self.send({"id": number, "errors": errors}, results)
 
-    def _stream(self, number: int, payload: dict[str, Any]) -> None:
+    def _search(self, payload: dict[str, Any], queue: str, observer: BatchObserver) -> list[bytes]:
+        """The records of texts that are searched together; of none, if nobody waits for any of them."""
         from weft.apps.serve import operations
-        from weft.apps.serve.costs import check_search
+        from weft.apps.serve.limits import EXACT
         from weft.apps.serve.observation import Abandoned
+        from weft.apps.serve.worker_limits import Cancellation
 
-        assert self.translator is not None
-        check_search(self.translator, {**payload, "attention": True}, self.config)
-        with suppress(Abandoned):
-            operations.stream(
-                self.translator,
-                payload,
-                lambda name, data: self.send({"id": number, "event": name}, [to_json(data)]),
-                lambda: (number, -1) in self.abandoned,
-            )
-        self.send({"id": number})
+        translator, count = self.translator, len(payload["texts"])
+        assert translator is not None
+        exact = payload.get("search", {}).get("kind") in EXACT
+        observed = translator.device.type == "cpu" or exact  # steps that are observed cannot be recorded as CUDA graphs
+
+        def all_abandoned() -> bool:
+            return bool(self.abandoned) and all(map(observer.is_abandoned, range(count)))
+
+        def compute() -> list[bytes]:
+            return operations.translate(translator, payload, observer if observed else None)
+
+        # the steps of a batch ask the observer, which costs less
+        with suppress(Abandoned), Cancellation(all_abandoned) if observed and queue == "long" else nullcontext():
+            return self._controlled().run("translate", payload, queue, all_abandoned, compute)
+        return [b"null"] * count
 
     def _reload(self, number: int) -> None:
         """Replace the model by what the run folder holds now; the old one answers until then."""
         try:
             unfreeze_objects()  # so that what the old model refers to can be freed
+            limit_allocations(None)  # for a while there are two
             translator = self._load()
         except Exception as error:
             if is_device_error(error):
                 raise
             raise CheckpointError(self._load_problem(error)) from None
-        self.translator = translator
+        self.translator, self.control = translator, self._control(translator)
         self._report()
-        self.queues["exact"].put(Message({"op": "examples", "id": 0}, []))
+        self.queues["long"].put(Message({"op": "examples", "id": 0}, []))
         self.send({"id": number})
 
     def _fail(self, message: Message, error: BaseException) -> None:
@@ -264,7 +330,6 @@ class Worker:
 
 def status_of(error: BaseException) -> tuple[int, str]:
     """The status and the sentence that a client gets."""
-    from weft.apps.serve.costs import CostError
     from weft.apps.serve.operations import UnknownTokenError
 
     if isinstance(error, CostError):

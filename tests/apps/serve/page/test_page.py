@@ -14,6 +14,7 @@ MODULES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*
 SENTENCE = "a witch must open the bag of the nurse"
 SHORT = "he hit me with a pie"
 VIEWS = {
+    "text": "#text",
     "translate": f"#translate?model=transformer&text={SHORT}&blocked=1",
     "sample": f"#translate?model=recurrent&text={SHORT}&s.kind=sample&s.top_k=5",
     "heads": f"#heads?model=transformer&text={SHORT}&off=cross.1.1",
@@ -76,7 +77,7 @@ def test_back_returns_to_the_search_before(visitor):
 
 def test_a_sentence_is_translated_by_keyboard_alone(visit):
     visitor = visit()
-    page = visitor.open()
+    page = visitor.open("#translate")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
@@ -96,7 +97,7 @@ def test_a_view_fits_every_width_and_axe_finds_no_serious_violation(visitor, nam
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
     page = visitor.open(VIEWS[name])
     try:
-        for width in (3840, 360, 1280):
+        for width in (3840, 768, 320, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{wide} pixels too wide at {width}"
@@ -249,3 +250,112 @@ def test_a_key_is_asked_for_where_one_is_needed(visit):
     visitor.page.get_by_role("button", name="Use this key").click()
     visitor.page.wait_for_selector("main > .view")
     assert keys == [None, "Bearer secret"]
+
+
+def test_the_description_of_the_api_has_no_violation(visitor):
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    page = visitor.page
+    page.goto(f"{visitor.service}/docs")
+    for width in (320, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
+    violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    visitor.open("#translate", anew=True)
+    assert not [
+        (one["id"], one["nodes"][0]["html"][:200]) for one in violations if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_errors_are_said_in_words_and_go_when_they_no_longer_hold(visitor):
+    page = visitor.open("#translate?model=recurrent", anew=True)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    assert "no text yet" in page.get_by_role("alert").inner_text()
+    page.locator("form.sentence textarea").fill(SHORT)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    visitor.settle()
+    assert page.get_by_role("alert").count() == 0
+    page.get_by_label("Or enter the next word yourself").fill("zebra")
+    page.get_by_role("button", name="Use it").click()
+    page.wait_for_selector(".error")
+    assert "does not know “zebra”" in page.get_by_role("alert").inner_text()
+    page.locator(".kinds input[value=greedy]").check(force=True)
+    page.wait_for_selector(".error", state="detached")
+    visitor.settle()
+
+
+@pytest.mark.parametrize("step", ["NaN", "-1", "1.5", "x"])
+def test_what_is_no_step_is_ignored(visitor, step):
+    page = visitor.translate("recurrent", SHORT, step=step)
+    total = page.locator("output.position").inner_text()
+    assert re.fullmatch(r"step (\d+) of \1", total), total
+
+
+def test_without_the_service(visit):
+    """A click says what is wrong; nothing is an error of the page."""
+    visitor = visit()
+    page = visitor.open("#translate?model=recurrent")
+    visitor.context.set_offline(True)
+    page.locator("form.sentence textarea").fill(SHORT)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_selector(".error")
+    assert "The service does not answer" in page.get_by_role("alert").inner_text()
+    visitor.context.set_offline(False)
+    visitor.problems = [problem for problem in visitor.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
+
+
+def test_present_mode(visitor):
+    """One panel at a time; keys lead on and back, from step to step, and out of it."""
+    page = visitor.translate("recurrent", SENTENCE)
+    page.get_by_role("button", name="Present").click()
+    titles = lambda: page.locator(".panel h2").evaluate_all(  # noqa: E731
+        "all => all.filter((one) => one.checkVisibility()).map((one) => one.textContent)"
+    )
+    assert titles() == ["Translation, step by step"]
+    before = page.locator("output.position").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("output.position").inner_text() != before
+    page.keyboard.press("PageDown")
+    assert titles() == ["The search tree"] and page.locator(".presenter output").inner_text() == "2 of 6"
+    page.keyboard.press("PageUp")
+    page.keyboard.press("PageUp")
+    assert titles() == ["Translation, step by step"]
+    page.keyboard.press("Escape")
+    assert len(titles()) == 7
+
+
+def test_a_print_has_the_sentence_the_model_and_the_pictures(visitor):
+    page = visitor.translate("recurrent", SENTENCE)
+    page.emulate_media(media="print")
+    try:
+        shown = page.locator(".print-only").inner_text()
+        assert SENTENCE in shown and "recurrent" in shown
+        assert page.locator(".tree").is_visible() and page.locator(".map").is_visible()
+        assert not page.locator("form.sentence").is_visible() and not page.locator(".search").is_visible()
+    finally:
+        page.emulate_media(media="screen")
+
+
+def busiest_task(browser, page, act):
+    """The most milliseconds of CPU time that a task of the page's main thread takes: load does not change that."""
+    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline"])
+    act()
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    named = [event for event in events if event.get("name") == "thread_name"]
+    main = {(event["pid"], event["tid"]) for event in named if event["args"]["name"] == "CrRendererMain"}
+    tasks = [event for event in events if event.get("ph") == "X" and "RunTask" in event["name"]]
+    return max(event.get("tdur", 0) for event in tasks if (event["pid"], event["tid"]) in main) / 1000
+
+
+@pytest.mark.parametrize("model", ["recurrent", "transformer"])
+def test_five_thousand_characters(visitor, browser, model):
+    """Neither many elements nor long tasks: a part is shown, and all weights as a picture."""
+    text = (f"{SENTENCE} " * 200)[:5000].strip()
+    longest = busiest_task(browser, visitor.page, lambda: visitor.translate(model, text))
+    page = visitor.page
+    assert page.locator(".error").count() == 0
+    assert page.locator("*").count() < 6_000
+    assert longest < 400, "100 ms on an ordinary processor"
+    assert "of" in page.locator(".reading .hint").nth(1).inner_text()
+    assert page.locator(".overview canvas").is_visible()
+    assert page.locator(".words.source button").count() <= 60

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 from weft.apps.serve import training
 from weft.runs.locks import lock_folder
@@ -159,3 +160,71 @@ def translate(page, model, text, **search):
         "headers: {'Content-Type': 'application/json'}}).then((answer) => answer.json())",
         body,
     )["translations"][0]
+
+
+def test_a_text_is_translated_line_by_line(visitor, tmp_path):
+    """The first view: lines, problems, a file, the result to copy and to save, and the way to look inside."""
+    page = visitor.open("", anew=True)
+    assert page.title() == "Translate · weft"
+    assert page.get_by_role("link", name="Translate", exact=True).get_attribute("aria-current") == "page"
+    page.get_by_role("button", name="Translate", exact=True).click()
+    assert "no text yet" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Languages").select_option("recurrent")
+    page.locator("form.plain textarea").fill("he hit me with a pie\n\nwe drank the zebra\n")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("() => document.querySelector('.text-output').textContent.split('\\n').length === 3")
+    page.wait_for_selector(".problems li")
+    first, empty, third = page.locator(".text-output").evaluate("one => one.textContent").split("\n")
+    assert first == "il m'a entarté" and empty == "" and third
+    assert page.get_by_role("alert").count() == 0
+    assert page.locator(".problems li").all_inner_texts() == [
+        "Line 3: 1 word unknown to the model, which can only guess."
+    ]
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save").click()
+    assert Path(download.value.path()).read_text("utf-8").startswith("il m'a entarté\n\n")
+    (tmp_path / "text.txt").write_text("who has some boxes", "utf-8")
+    page.locator("input[type=file]").set_input_files(tmp_path / "text.txt")
+    page.wait_for_function("() => document.querySelector('form.plain textarea').value === 'who has some boxes'")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.get_by_role("link", name="Look inside").click()
+    visitor.settle()
+    assert page.locator(".reading .output").inner_text() == "qui a des boîtes"
+
+
+def test_the_heads_of_the_map(visitor):
+    """It says which ones it shows, and shows others."""
+    page = visitor.translate("transformer", "he hit me with a pie")
+    choice = page.get_by_label("Heads of the map")
+    assert choice.locator("option").first.inner_text() == "Cross-attention: mean of the 2 heads of layer 1 of 2"
+    cells = "all => all.map((one) => one.getAttribute('aria-label'))"
+    mean = page.locator(".map [role=gridcell]").evaluate_all(cells)
+    choice.select_option("2.1")
+    page.wait_for_function(
+        "mean => document.querySelector('.map [role=gridcell]').getAttribute('aria-label') !== mean", arg=mean[0]
+    )
+    assert "map=2.1" in page.evaluate("location.hash")
+    choice.select_option("")
+    page.wait_for_function(
+        "mean => document.querySelector('.map [role=gridcell]').getAttribute('aria-label') === mean", arg=mean[0]
+    )
+    page = visitor.translate("recurrent", "he hit me with a pie")
+    assert not page.get_by_label("Heads of the map").is_visible(), "it has one"
+
+
+def test_samples_side_by_side(visitor):
+    """Several at a time; another seed, another draw; the same seed, the same."""
+    page = visitor.translate("recurrent", "he hit me with a pie", **{"s.kind": "sample", "s.temperature": "3"})
+    page.get_by_label("Samples").select_option("4")
+    page.wait_for_url(re.compile("draws=4"))
+    visitor.settle()
+    texts = page.locator(".ranking tbody th")
+    page.wait_for_function("() => document.querySelectorAll('.ranking tbody th').length === 4")
+    before = texts.all_inner_texts()
+    page.get_by_role("button", name="Draw again").click()
+    page.wait_for_url(re.compile(r"s\.seed=\d"))
+    shown = "[...document.querySelectorAll('.ranking tbody th')].map((one) => one.innerText).join('|')"
+    page.wait_for_function(f"before => {shown} !== before", arg="|".join(before))
+    page.locator("input[data-setting=seed]").fill("")
+    page.keyboard.press("Tab")
+    page.wait_for_function(f"before => {shown} === before", arg="|".join(before))

@@ -7,6 +7,10 @@ import { END } from './search_run.js';
 
 /** A word whose largest weight is smaller has no link, as in weft.translation.word_alignment. */
 const LINK_THRESHOLD = 0.15;
+/** A side with more words or tokens is shown in part. */
+export const MANY = 120;
+/** The words of each side that are shown then. */
+const [SOURCE_PART, TARGET_PART] = [60, 30];
 
 /**
  * @typedef {Object} Alignment
@@ -18,6 +22,8 @@ const LINK_THRESHOLD = 0.15;
  * @property {number[][]} targetTokens
  * @property {{share: number, gate: number}[]|null} copied of each target word
  * @property {'words'|'tokens'} unit
+ * @property {{source: [number, number, number], target: [number, number, number]}|null} part where only a part is
+ *   shown: its first and its last word, counted from 1, and how many there are
  */
 
 /**
@@ -36,7 +42,7 @@ export function align({ sourceTokens, tokens, weights, translation }, unit) {
   const groups = unit === 'words' ? wordGroups(translation, sourceTokens, tokens, isBeginning) : null;
   const source = groups?.source ?? sourceTokens.map((name, index) => ({ name, tokens: [index] }));
   const target = groups?.target ?? tokens.map((name, index) => ({ name, tokens: [index] }));
-  const merged = weights && merge(weights, source, target);
+  const merged = groups && weights ? merge(weights, source, target) : weights;
   return {
     source: source.map((word) => word.name),
     target: target.map((word) => word.name),
@@ -46,6 +52,7 @@ export function align({ sourceTokens, tokens, weights, translation }, unit) {
     targetTokens: target.map((word) => word.tokens),
     copied: share && target.map((word) => meanCopied(word.tokens.map((index) => share[index]))),
     unit: groups ? 'words' : 'tokens',
+    part: null,
   };
 }
 
@@ -105,6 +112,10 @@ export function alignmentOf(run, steps, unit, picked = null) {
   const isWhole = picked || (run.translation && (steps >= run.length || run.length === 0));
   if (isWhole) return ofTranslation(picked ?? run.translation, unit);
   const nodes = run.leader(steps).filter((node) => node.token !== END);
+  if ((run.start?.source_tokens ?? []).length > MANY || nodes.length > MANY) {
+    const { source_tokens: sourceTokens } = run.start;
+    return partOf({ sourceTokens, tokens: nodes.map(({ token }) => token), row: (index) => nodes[index].attention });
+  }
   const weights = nodes.every((node) => node.attention) ? nodes.map((node) => node.attention) : null;
   const tokens = nodes.map((node) => node.token);
   return align({ sourceTokens: run.start?.source_tokens ?? [], tokens, weights, translation: run.translation }, unit);
@@ -113,6 +124,8 @@ export function alignmentOf(run, steps, unit, picked = null) {
 /** The alignment of a whole translation. */
 export function ofTranslation(translation, unit) {
   const { source_tokens: sourceTokens, tokens, attention } = translation;
+  if (sourceTokens.length > MANY || tokens.length > MANY)
+    return partOf({ sourceTokens, tokens, row: (index) => attention?.[index] ?? null });
   return align({ sourceTokens, tokens, weights: attention, translation }, unit);
 }
 
@@ -122,4 +135,34 @@ export function wordsAreUseful(translation) {
   if (!words) return true;
   const sourceIsWord = words.source.length === 2 && translation.source_tokens.length > 2;
   return !sourceIsWord && !(words.target.length === 1 && translation.tokens.length > 1);
+}
+
+/**
+ * The last tokens of a long output, and the source tokens around those that they look at.
+ * @param {{sourceTokens: string[], tokens: string[], row: (index: number) => number[]|null}} whole row: the attention
+ *   of an output token
+ * @returns {Alignment}
+ */
+export function partOf({ sourceTokens, tokens, row }) {
+  const first = Math.max(0, tokens.length - TARGET_PART);
+  const rows = tokens.slice(first).map((_, index) => row(first + index));
+  const last = rows.at(-1);
+  const center = last ? last.indexOf(Math.max(...last)) : 0;
+  const from = Math.max(0, Math.min(center - SOURCE_PART / 2, sourceTokens.length - SOURCE_PART));
+  const source = sourceTokens.slice(from, from + SOURCE_PART);
+  const weights = rows.length && rows.every(Boolean) ? rows.map((one) => one.slice(from, from + SOURCE_PART)) : null;
+  return {
+    source,
+    target: tokens.slice(first),
+    weights,
+    links: weights ? links(weights, sourceTokens.length - 1 - from) : [],
+    sourceTokens: source.map((_, index) => [from + index]),
+    targetTokens: tokens.slice(first).map((_, index) => [first + index]),
+    copied: null,
+    unit: 'tokens',
+    part: {
+      source: [from + 1, from + source.length, sourceTokens.length],
+      target: [first + 1, tokens.length, tokens.length],
+    },
+  };
 }

@@ -5,7 +5,8 @@
 
 import { busy, change } from './busy.js';
 
-let key = '';
+/** Kept until the tab is closed. */
+let key = sessionStorage.getItem('key') ?? '';
 /** Asks the person for a key; set by the app. @type {(message: string) => Promise<string|null>} */
 let askForKey = async () => null;
 
@@ -53,9 +54,11 @@ async function request(path, { body, signal } = {}) {
         (answer) => answer.error,
         () => null,
       )) ?? `The service answered ${response.status}.`;
+    if (response.status === 401) sessionStorage.removeItem('key');
     const given = response.status === 401 ? await askForKey(message) : null;
     if (!given) throw new ApiError(message, response.status);
     key = given;
+    sessionStorage.setItem('key', key);
   }
 }
 

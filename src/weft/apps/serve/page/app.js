@@ -9,7 +9,8 @@ import { h, replace } from './dom.js';
 
 /** The views, each in a file of its own that is loaded when it is opened. */
 const VIEWS = {
-  translate: { title: 'Translate', file: './views/translate.js' },
+  text: { title: 'Translate', file: './views/text.js' },
+  translate: { title: 'Step by step', file: './views/translate.js' },
   heads: { title: 'Heads', file: './views/heads.js' },
   embeddings: { title: 'Embeddings', file: './views/embeddings.js' },
   compare: { title: 'Compare', file: './views/compare.js' },
@@ -106,7 +107,7 @@ async function showAddress() {
   turns += 1;
   const turn = turns;
   const { view: wanted, values } = address.read();
-  const name = VIEWS[wanted] ? wanted : 'translate';
+  const name = VIEWS[wanted] ? wanted : 'text';
   showScheme(values.theme);
   showNavigation(name, values);
   showError(null);
@@ -134,7 +135,7 @@ function askForKey(message) {
       h(
         'form',
         { method: 'dialog' },
-        h('p', {}, message),
+        h('p', {}, `This service is only for those who have a key (${message}). Whoever runs it can give you one; it is kept until this tab is closed.`),
         h('label', { for: 'key', id: 'key-label' }, 'Key'),
         input,
         h(
@@ -196,5 +197,11 @@ async function waitForExamples() {
     shown.view.showExamples?.();
   }
 }
+
+/** Whatever else fails is said in words, too. */
+addEventListener('unhandledrejection', (event) => {
+  event.preventDefault();
+  context.fail(event.reason);
+});
 
 start().catch((error) => replace(main, h('p', { class: 'error', role: 'alert' }, error.message)));

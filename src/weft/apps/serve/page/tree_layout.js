@@ -1,16 +1,21 @@
 /**
  * Where the nodes of a search tree stand: steps from left to right, alternatives below each other.
  *
- * The main child of a node stands straight beside it: the one on the winner's path or, off that path, the one with the
- * largest subtree. So a chain of main children is a straight line, the winner's on top. The other children hang below
- * their parent's chain, those of the last nodes first, each as high as what already hangs there leaves room: no two
- * lines cross.
+ * Only what the search has done so far is laid out, so that a tree of one step fills the place of one step. The main
+ * child of a node stands straight beside it: the one on the leading path or, off that path, the one with the largest
+ * subtree. So a chain of main children is a straight line, the leader's on top. The other children hang below their
+ * parent's chain, kept ones before cut ones, those of the last nodes first, each as high as what already hangs there
+ * leaves room: no two lines cross.
  */
 
 /** Of a node's pruned children, those that are drawn; the others are counted. */
 const PRUNED = 3;
-/** A tree with more expanded nodes is large: pruned branches are then drawn along the winner's path only. */
+/** As long as there are no more steps than these, more of them are drawn. */
+const [EARLY, EARLY_PRUNED] = [1, 6];
+/** A tree with more expanded nodes is large: pruned branches are then drawn along the leading path only. */
 const LARGE = 80;
+/** Steps that are drawn at a time: the last ones. */
+export const WINDOW = 40;
 
 /**
  * @typedef {import('./search_run.js').Node} Node
@@ -19,26 +24,39 @@ const LARGE = 80;
 
 /**
  * @param {import('./search_run.js').SearchRun} run
- * @param {{everything?: boolean}} [options] everything: every pruned branch
- * @returns {{placed: Map<Node, Placed>, rows: number}}
+ * @param {{steps: number, leader?: Node[], everything?: boolean}} options steps: how many there are so far; everything:
+ *   every pruned branch
+ * @returns {{placed: Map<Node, Placed>, rows: number, root: Node, first: number}} root: the start, or where the drawn
+ *   steps are the last of many, a node in its place; first: the step before the first one that is drawn
  */
-export function layout(run, { everything = false } = {}) {
-  const isLarge = run.levels.flat().filter(isGrown).length > LARGE;
+export function layout(run, { steps, leader = [], everything = false }) {
+  const first = Math.max(0, steps - WINDOW);
+  const levels = run.levels.slice(first, steps + 1);
+  const root = first ? { ...levels[0][0], step: first, parent: null, children: levels[1] ?? [] } : levels[0][0];
+  const onPath = new Set(leader);
+  const isShown = (node) => node.step <= steps;
   const sizes = new Map();
-  for (const node of run.levels.flat().reverse()) {
+  const grown = levels.slice(1).flat().filter(isGrown);
+  for (const node of [...grown].reverse()) {
     sizes.set(
       node,
-      node.children.filter(isGrown).reduce((total, child) => total + sizes.get(child), 1),
+      node.children.filter((child) => isShown(child) && isGrown(child)).reduce((sum, child) => sum + sizes.get(child), 1),
     );
   }
+  const isLarge = grown.length > LARGE;
+  const most = steps <= EARLY ? EARLY_PRUNED : PRUNED;
   const drawn = (node) => {
-    const grown = node.children.filter(isGrown).sort((a, b) => b.isWinner - a.isWinner || sizes.get(b) - sizes.get(a));
-    const pruned = node.children.filter((child) => !isGrown(child));
-    const most = everything ? pruned.length : isLarge && !node.isWinner ? 0 : PRUNED;
-    return { children: [...grown, ...pruned.slice(0, most)], hidden: Math.max(pruned.length - most, 0) };
+    const children = node.children.filter(isShown);
+    const kept = children
+      .filter(isGrown)
+      .sort((a, b) => onPath.has(b) - onPath.has(a) || sizes.get(b) - sizes.get(a));
+    const pruned = children.filter((child) => !isGrown(child));
+    const count = everything ? pruned.length : isLarge && node !== root && !onPath.has(node) ? 0 : most;
+    return { children: [...kept, ...pruned.slice(0, count)], hidden: Math.max(pruned.length - count, 0) };
   };
-  const { nodes, bottom } = subtree(run.levels[0][0], drawn);
-  return { placed: new Map(nodes.map((one) => [one.node, one])), rows: 1 + Math.max(...bottom.values()) };
+  const { nodes, bottom } = subtree(root, drawn);
+  const placed = new Map(nodes.map((one) => [one.node, one]));
+  return { placed, rows: 1 + Math.max(...bottom.values()), root, first };
 }
 
 function isGrown(node) {

@@ -24,38 +24,40 @@ const OUTCOMES = { kept: 'kept', finished: 'finished', pruned: 'cut' };
  */
 export function searchTree(run, { steps, everything, leader, choose }) {
   const em = unit();
-  const { placed, rows } = layout(run, { everything });
-  const edges = columnEdges(run, placed, em);
+  const { placed, rows, root, first } = layout(run, { steps, leader, everything });
+  const shown = [...placed.keys()];
+  const edges = columnEdges(shown, placed, { first, last: first + Math.max(...shown.map(({ step }) => step - first)), em });
   const height = em * 1.55;
-  const at = (node) => ({ x: edges[node.step], y: em * 2.4 + height * placed.get(node).row });
-  const shown = [...placed.keys()].filter((node) => node.step <= steps);
+  const at = (node) => ({ x: edges[node.step - first], y: em * 2.8 + height * placed.get(node).row });
   const onPath = new Set(leader);
-  const isOnPath = (node) => node.step === 0 || onPath.has(node);
+  const isOnPath = (node) => node === root || onPath.has(node);
   const depth = (node) => (isOnPath(node) ? 2 : Number(node.branch.outcome !== 'pruned'));
   const lines = shown
-    .filter((node) => node.step > 0)
+    .filter((node) => node !== root)
     .sort((a, b) => depth(a) - depth(b))
-    .map((node) => edge(at(node.parent), at(node), node, isOnPath(node), em));
+    .map((node) => edge(at(placed.has(node.parent) ? node.parent : root), at(node), node, isOnPath(node), em));
   const last = leader.at(-1);
   const nodes = shown.map((node) =>
     item(node, at(node), {
       em,
+      isRoot: node === root,
+      isNew: node.step === steps,
       isOnPath: isOnPath(node),
       isBest: node === last && run.translation && steps >= run.length,
       hidden: placed.get(node).hidden,
       choose,
     }),
   );
-  const size = [edges.at(-1) + em * 2, em * 3 + height * rows].map(Math.ceil);
+  const size = [edges.at(-1) + em, em * 3.4 + height * rows].map(Math.ceil);
   const headings = edges
     .slice(1, -1)
-    .map((x, index) => s('text', { x, y: em, class: 'step', 'text-anchor': 'middle' }, index + 1));
+    .map((x, index) => s('text', { x, y: em * 0.8, class: 'step', 'text-anchor': 'middle' }, first + index + 1));
   const tree = s(
     'svg',
     {
       class: 'tree',
       role: 'tree',
-      'aria-label': `Search tree, ${steps} of ${run.length} steps`,
+      'aria-label': `Search tree, ${first ? `steps ${first + 1} to ${steps}` : `${steps}`} of ${run.length} steps`,
       viewBox: `0 0 ${size[0]} ${size[1]}`,
       width: size[0],
       height: size[1],
@@ -70,22 +72,15 @@ export function searchTree(run, { steps, everything, leader, choose }) {
   return tree;
 }
 
-/** The x of each step, as far apart as its longest label needs. */
-function columnEdges(run, placed, em) {
-  const edges = [em * 1.2];
-  for (const level of run.levels) {
-    const longest = Math.max(
-      0,
-      ...level
-        .filter((node) => placed.has(node))
-        .map((node) => Math.min([...visible(node.token)].length, LONGEST_LABEL)),
-    );
-    const hidden = level.some((node) => placed.get(node)?.hidden);
-    edges.push(
-      edges.at(-1) + em * (level[0]?.step === 0 ? 2.4 : 2.8 + 0.6 * Math.max(longest, 2) + (hidden ? 3.2 : 0)),
-    );
+/** The x of each step from the one before the first that is drawn, as far apart as its longest label needs. */
+function columnEdges(shown, placed, { first, last, em }) {
+  const widths = Array.from({ length: last - first + 1 }, () => 0);
+  for (const node of shown) {
+    const longest = Math.max(Math.min([...visible(node.token)].length, LONGEST_LABEL), 2);
+    const width = node.step === first ? 2.4 : 2.8 + 0.6 * longest + (placed.get(node).hidden ? 3.2 : 0);
+    widths[node.step - first] = Math.max(widths[node.step - first], width);
   }
-  return edges;
+  return widths.reduce((edges, width) => [...edges, edges.at(-1) + em * width], [em * 1.2]);
 }
 
 function edge(from, to, node, isOnPath, em) {
@@ -97,11 +92,11 @@ function edge(from, to, node, isOnPath, em) {
   return s('path', { class: `edge ${node.branch.outcome} ${isOnPath ? 'best' : ''}`, d });
 }
 
-function item(node, { x, y }, { em, isOnPath, isBest, hidden, choose }) {
-  if (node.step === 0)
+function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, choose }) {
+  if (isRoot)
     return s(
       'g',
-      { role: 'treeitem', 'aria-label': 'Start', 'aria-level': 1, tabindex: '-1', class: 'node root' },
+      { role: 'treeitem', 'aria-label': node.step ? `After step ${node.step}` : 'Start', 'aria-level': 1, tabindex: '-1', class: 'node root' },
       s('circle', { cx: x, cy: y, r: em * 0.35 }),
     );
   const { branch } = node;
@@ -116,7 +111,7 @@ function item(node, { x, y }, { em, isOnPath, isBest, hidden, choose }) {
       'aria-label': name,
       'aria-level': node.step + 1,
       tabindex: '-1',
-      class: `node ${branch.outcome} ${isOnPath ? 'best' : ''}`,
+      class: `node ${branch.outcome} ${isOnPath ? 'best' : ''} ${isNew ? 'new' : ''}`,
       on: {
         click: go,
         keydown: (event) => {

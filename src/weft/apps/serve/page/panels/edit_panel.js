@@ -22,7 +22,7 @@ export class EditPanel {
     this.step = h('span');
     this.byHand = h(
       'details',
-      { open: true },
+      { open: true, on: { toggle: () => this.scene && this.drawSliders() } },
       h('summary', {}, 'A slider for every source word'),
       this.sliders,
       h('button', { type: 'button', on: { click: () => this.apply() } }, 'Apply this attention'),
@@ -43,7 +43,7 @@ export class EditPanel {
       this.moving,
     );
     this.unable = h('p', { class: 'hint' });
-    this.element = panel('Change something', { class: 'wide' }, this.changes, this.effect, this.tools, this.unable);
+    this.element = panel('Change something', { class: 'wide edit' }, this.changes, this.effect, this.tools, this.unable);
   }
 
   update(scene) {
@@ -80,9 +80,20 @@ export class EditPanel {
         );
       }),
     );
-    const key = JSON.stringify([source, step, edits.attention]);
     if (this.drawn === '') this.byHand.open = source.length <= MANY;
-    if (key !== this.drawn) this.showSliders(step);
+    this.drawSliders();
+  }
+
+  /** Draw the sliders, unless they are folded away, or drawn already. */
+  drawSliders() {
+    const step = this.shownStep();
+    const { alignment, edits } = this.scene;
+    const key = JSON.stringify([alignment.source, step, edits.attention]);
+    if (key === this.drawn || !this.byHand.open) {
+      this.drawn ||= ' ';
+      return;
+    }
+    this.showSliders(step);
     this.drawn = key;
   }
 

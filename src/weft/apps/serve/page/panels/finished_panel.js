@@ -1,6 +1,6 @@
 /** The finished hypotheses with score, log p and length term; the length penalty ranks them anew at once. */
 
-import { h, reducedMotion, refresh } from '../dom.js';
+import { h, reducedMotion, refresh, uniqueId } from '../dom.js';
 import { direction, number } from '../labels.js';
 import { lengthTerm, rank } from '../ranking.js';
 import { path } from '../search_run.js';
@@ -10,13 +10,20 @@ import { panel, scrollable } from './panel.js';
 const HELP = {
   beam: 'Score = log p ÷ length term. Move the length penalty to see the ranking change.',
   mbr: 'Score = the mean similarity of a sample to the others (its utility).',
+  sample: 'Each row was drawn at random. Draw again, or change the seed, to see others; the same seed draws the same.',
   other: 'Score = log p ÷ length term.',
 };
 
+/** How many samples can be drawn side by side. */
+const DRAWS = [1, 2, 4, 8, 16];
+
 export class FinishedPanel {
-  /** @param {{pick: (index: number) => void}} actions */
-  constructor({ pick }) {
+  /** @param {{pick: (index: number) => void, draw: (count: number) => void}} actions draw: draws some samples */
+  constructor({ pick, draw }) {
     this.pick = pick;
+    const id = uniqueId('draws');
+    this.count = h('select', { id, on: { change: () => draw(Number(this.count.value)) } }, DRAWS.map((count) => h('option', { value: count }, count)));
+    this.draws = h('span', { class: 'check', hidden: true }, h('label', { for: id }, 'Samples'), this.count);
     this.note = h('p', { class: 'hint' });
     this.body = h('tbody');
     const headings = [
@@ -29,7 +36,7 @@ export class FinishedPanel {
     ];
     this.element = panel(
       'Finished hypotheses',
-      { class: 'half-wide', help: HELP.beam },
+      { class: 'half-wide', help: HELP.beam, tools: [this.draws] },
       scrollable(
         'Finished hypotheses',
         h(
@@ -53,7 +60,9 @@ export class FinishedPanel {
     );
   }
 
-  update({ run, steps, search, picked }) {
+  update({ run, steps, search, picked, draws = 1 }) {
+    this.draws.hidden = run.start?.kind !== 'sample';
+    this.count.value = DRAWS.findLast((count) => count <= draws) ?? 1;
     const rows = run.translation && steps >= run.length ? whole(run) : soFar(run, steps);
     const isRanked = run.start?.kind === 'beam';
     const ranked = isRanked

@@ -1,7 +1,9 @@
 /** The attention map of the output so far, with a table behind it. */
 
-import { h, replace } from '../dom.js';
+import { h, replace, uniqueId } from '../dom.js';
 import { attentionMap, weightTable } from '../figures/attention_map.js';
+import { heat } from '../figures/heat.js';
+import { count } from '../labels.js';
 import { panel, scrollable } from './panel.js';
 
 const HELP =
@@ -10,14 +12,23 @@ const HELP =
 
 /** More columns than these are given the whole width. */
 const MANY = 18;
+/** The pixels of a side of the picture of all weights. */
+const PIXELS = 400;
 
 export class MapPanel {
-  /** @param {{highlight: Object, title?: string, name?: string, help?: string}} context */
-  constructor({ highlight, title = 'Where the model looks', name = 'attention', help = HELP }) {
+  /**
+   * @param {{highlight: Object, title?: string, name?: string, help?: string, pickHead?: (head: string|null) => void}}
+   *   context pickHead: shows another head of a Transformer
+   */
+  constructor({ highlight, title = 'Where the model looks', name = 'attention', help = HELP, pickHead = null }) {
     this.highlight = highlight;
+    const id = uniqueId('heads');
+    this.select = h('select', { id, on: { change: () => pickHead(this.select.value || null) } });
+    this.heads = h('p', { class: 'heads-choice', hidden: true }, h('label', { for: id }, 'Heads of the map'), this.select);
     this.figure = h('div', { class: 'figure' });
     this.table = h('div');
     this.note = h('p', { class: 'hint' });
+    this.overview = h('figure', { class: 'overview', hidden: true });
     this.element = panel(
       title,
       {
@@ -25,13 +36,18 @@ export class MapPanel {
         figure: () => this.figure.querySelector('svg'),
         name,
       },
+      this.heads,
       this.note,
+      this.overview,
       scrollable(title, this.figure),
       this.table,
     );
   }
 
-  update({ alignment, differing = [] }) {
+  update({ alignment: shown, differing = [], run = null, steps = 0, model = null, head = null, ofHead = null }) {
+    const alignment = ofHead ?? shown;
+    this.showChoice(model, head);
+    this.showOverview(alignment.part, run, steps);
     const { source, target, weights, unit } = alignment;
     this.element.classList.toggle('wide', source.length > MANY);
     const isEmpty = !weights || !target.length;
@@ -61,4 +77,45 @@ export class MapPanel {
     if (isOpen) table.open = true;
     return undefined;
   }
+
+  /** Which heads of a Transformer the map shows, and the others to choose from. */
+  showChoice(model, head) {
+    const text = model?.shown_heads;
+    this.heads.hidden = !text;
+    if (!text) return;
+    const [layers, count] = model.heads_of.cross;
+    const names = Array.from({ length: layers * count }, (_, index) => [Math.floor(index / count) + 1, (index % count) + 1]);
+    replace(
+      this.select,
+      h('option', { value: '' }, `Cross-attention: ${text}`),
+      names.map(([layer, number]) => h('option', { value: `${layer}.${number}` }, `Layer ${layer}, head ${number}`)),
+    );
+    this.select.value = head ?? '';
+  }
+
+  /** The whole map as pixels, where only a part of it is drawn as cells; made once for a finished output. */
+  showOverview(part, run, steps) {
+    const weights = run?.translation && steps >= run.length ? run.translation.attention : null;
+    this.overview.hidden = !part || !weights;
+    if (this.overview.hidden || this.overviewOf === weights) return;
+    this.overviewOf = weights;
+    const [rows, columns] = [weights.length, weights[0].length];
+    const text = `All ${count(rows)} × ${count(columns)} weights, output from top to bottom, source from left to right; below, the last rows as cells`;
+    replace(this.overview, heat(pooled(weights), { label: text }), h('figcaption', { class: 'hint' }, `${text}.`));
+  }
+}
+
+/** A matrix of at most PIXELS × PIXELS: the largest weight of each block. */
+function pooled(weights) {
+  const block = Math.ceil(Math.max(weights.length, weights[0].length) / PIXELS);
+  if (block <= 1) return weights;
+  const matrix = [];
+  for (let row = 0; row < weights.length; row += 1) {
+    const line = (matrix[Math.floor(row / block)] ??= new Array(Math.ceil(weights[0].length / block)).fill(0));
+    weights[row].forEach((weight, column) => {
+      const at = Math.floor(column / block);
+      if (weight > line[at]) line[at] = weight;
+    });
+  }
+  return matrix;
 }

@@ -66,7 +66,7 @@ export class NextWord {
     this.heading.textContent =
       steps === 0
         ? 'What the model considers likely as the first word. Choose a candidate to force it.'
-        : `Step ${Math.min(step, nodes.length)}: what the model considered likely here. Choose another candidate to continue with it instead.`;
+        : `${stepName(step, nodes.length)}: what the model considered likely here. Choose another candidate to continue with it instead.`;
     this.showList(found, shown, chosen);
     const width = this.figure.clientWidth || 480;
     replace(this.figure, distribution(found.candidates, shown, { width, chosen }));
@@ -105,6 +105,11 @@ export class NextWord {
       }),
     );
   }
+}
+
+/** The step of the leading output; a search may go on for others after that one has ended. */
+function stepName(step, length) {
+  return step > length ? `Step ${length}, the last of this output (the search went on to step ${step} for others)` : `Step ${step}`;
 }
 
 /** How much the filters keep; tokens that are not listed are counted as more. */

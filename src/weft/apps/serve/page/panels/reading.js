@@ -2,7 +2,8 @@
 
 import { h } from '../dom.js';
 import { WordLinks } from '../figures/word_links.js';
-import { direction, number, plural } from '../labels.js';
+import { count, direction, number, plural } from '../labels.js';
+import { END } from '../search_run.js';
 import { panel } from './panel.js';
 
 const ENDINGS = {
@@ -19,6 +20,8 @@ export class Reading {
     this.player = player.element;
     this.links = new WordLinks(highlight);
     this.summary = h('p', { class: 'summary' });
+    this.part = h('p', { class: 'hint' });
+    this.end = h('p', { class: 'hint' });
     this.output = h('p', { class: 'output', 'aria-label': 'Output' });
     const choice = (unit, label) =>
       h(
@@ -49,13 +52,23 @@ export class Reading {
       },
       player.element,
       this.output,
+      this.part,
       this.links.element,
       this.links.sentence,
+      this.end,
       this.summary,
     );
   }
 
   update({ alignment, run, steps, edits, unit, picked, model }) {
+    const { part } = alignment;
+    this.part.textContent = part
+      ? `Source tokens ${part.source[0]} to ${part.source[1]} of ${count(part.source[2])}, output tokens ${part.target[0]} to ${part.target[1]} of ${count(part.target[2])}: the last ones, and where they look. Move the step to see others.`
+      : '';
+    this.end.textContent =
+      model.has_source && alignment.source.includes(END)
+        ? `${END} is the end token: it marks the end of the source, and the model ends its output with it.`
+        : '';
     this.links.show(alignment, { blocked: new Set(edits.blocked) });
     for (const button of this.units.children) button.setAttribute('aria-pressed', String(button.dataset.unit === unit));
     const isOver = run.translation && steps >= run.length;

@@ -54,6 +54,9 @@ const OFF = {
   finish: 0,
 };
 
+/** Draw again takes one of these seeds. */
+const SEEDS = 1_000_000;
+
 export class SearchControls {
   /**
    * @param {Object[]} settings as GET /api/settings describes them
@@ -150,6 +153,7 @@ export class SearchControls {
     }
     if (setting.type === 'choice') return this.choice(setting, common, label, help);
     if (setting.type === 'texts' || setting.type === 'text') return this.phrases(setting, common, label, help);
+    if (setting.name === 'seed') return this.seed(setting, common, label, help);
     return this.slider(setting, common, label, help);
   }
 
@@ -208,6 +212,25 @@ export class SearchControls {
     input.addEventListener('input', () => this.set(setting.name, read(), false));
     input.addEventListener('change', () => this.set(setting.name, read(), true));
     return h('div', { class: 'setting' }, label, output, input, help);
+  }
+
+  /** The seed as a number, empty for the model's own, and a button that draws again with another one. */
+  seed(setting, common, label, help) {
+    const range = { min: 0, max: setting.maximum ?? null, step: 1, placeholder: 'automatic' };
+    const input = h('input', { ...common, ...range, type: 'number' });
+    input.value = this.search.seed ?? '';
+    const commit = () => {
+      const value = input.value.trim() === '' ? null : Math.max(Math.trunc(Number(input.value)), 0);
+      input.value = value ?? '';
+      this.set('seed', value, true);
+    };
+    input.addEventListener('change', commit);
+    const again = () => {
+      input.value = Math.floor(Math.random() * SEEDS);
+      commit();
+    };
+    const button = h('button', { type: 'button', on: { click: again } }, 'Draw again');
+    return h('div', { class: 'setting seed' }, label, h('span', { class: 'inline' }, input, button), help);
   }
 
   set(name, value, isFinal) {

@@ -5,13 +5,13 @@ import { alignmentOf, wordsAreUseful } from '../alignment.js';
 import * as api from '../api.js';
 import { differences, marked } from '../difference.js';
 import { h, replace } from '../dom.js';
-import { searchTree } from '../figures/search_tree.js';
 import { Highlight } from '../highlight.js';
 import { number } from '../labels.js';
 import { path, SearchRun } from '../search_run.js';
 import { sent } from '../search_settings.js';
 import { MapPanel } from './map_panel.js';
-import { panel, scrollable } from './panel.js';
+import { panel } from './panel.js';
+import { TreeFigure } from './tree_figure.js';
 
 export class SentenceComparison {
   constructor(context) {
@@ -77,13 +77,11 @@ class Column {
       title: `${name}: where it looked`,
       name: `attention-${name}`,
     });
-    this.tree = h('div', { class: 'figure' });
-    const scroll = scrollable(`${name}: search tree`, this.tree);
-    scroll.classList.add('tall');
+    this.tree = new TreeFigure(`${name}: search tree`);
     this.treePanel = panel(
       `${name}: search tree`,
-      { figure: () => this.tree.querySelector('svg'), name: `search-tree-${name}` },
-      scroll,
+      { figure: () => this.tree.svg, name: `search-tree-${name}`, tools: [this.tree.tools] },
+      this.tree.element,
     );
     this.element = h(
       'div',
@@ -111,6 +109,6 @@ class Column {
           .map(({ id }) => id),
       );
     const leader = run.leader(run.length);
-    replace(this.tree, searchTree(run, { steps: run.length, everything: false, leader, choose }));
+    this.tree.show(run, { steps: run.length, everything: false, leader, choose });
   }
 }

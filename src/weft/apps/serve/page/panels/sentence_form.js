@@ -8,9 +8,11 @@ const EXAMPLES = 6;
 export class SentenceForm {
   /**
    * @param {Object[]} models
-   * @param {{submit: (text: string) => void, pickModel: (name: string) => void, action?: string}} actions
+   * @param {{submit: (text: string) => void, pickModel: (name: string) => void, action?: string,
+   *   fail?: (message: string) => void}} actions fail: tells the person what is missing
    */
-  constructor(models, { submit, pickModel, action = 'Translate' }) {
+  constructor(models, { submit, pickModel, action = 'Translate', fail = () => {} }) {
+    this.fail = fail;
     const [text, model] = [uniqueId('text'), uniqueId('model')];
     this.models = models;
     this.submit = submit;
@@ -57,7 +59,11 @@ export class SentenceForm {
 
   send() {
     const { has_source: hasSource = true, source_columns: columns = 1 } = this.model ?? {};
-    if (this.text.trim() || !hasSource) this.submit(this.text.trim().replace(/\s*\n\s*/g, columns > 1 ? '\t' : ' '));
+    if (!this.text.trim() && hasSource) {
+      this.fail('There is no text yet: enter a sentence, or choose an example.');
+      return this.textarea.focus();
+    }
+    return this.submit(this.text.trim().replace(/\s*\n\s*/g, columns > 1 ? '\t' : ' '));
   }
 
   orient() {

@@ -3,8 +3,9 @@
  */
 
 import * as address from '../address.js';
-import { alignmentOf, wordsAreUseful } from '../alignment.js';
+import { alignmentOf, ofTranslation, wordsAreUseful } from '../alignment.js';
 import * as api from '../api.js';
+import { busy } from '../busy.js';
 import { debounce, h, reducedMotion } from '../dom.js';
 import { forAnotherSentence, isEdited, readEdits, requestOf, writeEdits } from '../edits.js';
 import { Highlight } from '../highlight.js';
@@ -19,8 +20,21 @@ import { SearchControls } from '../panels/search_controls.js';
 import { SentenceForm } from '../panels/sentence_form.js';
 import { TreePanel } from '../panels/tree_panel.js';
 import { Player } from '../player.js';
+import { Presenter } from '../present.js';
 import { END, SearchRun } from '../search_run.js';
 import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
+
+/** Characters of a text for which one output is asked for, instead of all that the search has found. */
+const LONG_TEXT = 1_500;
+const UNKNOWN = '<unk>';
+/** Milliseconds after which drawing lets the browser do other things before it goes on. */
+const PATIENCE = 15;
+
+/** The step that an address names; null if it names none, or nothing that is a step. */
+function stepOf({ step }) {
+  const value = Number(step);
+  return step === undefined || !Number.isInteger(value) || value < 0 ? null : value;
+}
 
 export default class TranslateView {
   constructor(context) {
@@ -34,6 +48,7 @@ export default class TranslateView {
     this.form = new SentenceForm(context.models, {
       submit: (text) => this.submit(text),
       pickModel: (name) => this.pickModel(name),
+      fail: (message) => context.fail(message && new Error(message)),
     });
     this.player = new Player((steps) => this.showStep(steps));
     this.controls = new SearchControls(context.settings, {
@@ -46,9 +61,12 @@ export default class TranslateView {
       pickUnit: (unit) => this.go({ unit }),
     });
     this.nextWord = new NextWord({ force, forceText: this.forceText });
-    this.map = new MapPanel({ highlight: this.highlight });
+    this.map = new MapPanel({ highlight: this.highlight, pickHead: (head) => this.go({ map: head }) });
     this.tree = new TreePanel({ force });
-    this.finished = new FinishedPanel({ pick: (index) => this.go({ pick: index || null }) });
+    this.finished = new FinishedPanel({
+      pick: (index) => this.go({ pick: index || null }),
+      draw: (count) => this.go({ draws: count > 1 ? count : null, step: null, pick: null }),
+    });
     this.edit = new EditPanel({ change: (edits) => this.go({ ...writeEdits(edits), pick: null, step: null }) });
     const parts = [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit];
     this.results = h(
@@ -61,6 +79,14 @@ export default class TranslateView {
       { class: 'invitation' },
       'Enter a sentence, or choose an example, and watch the model translate it step by step.',
     );
+    this.presenter = new Presenter(
+      () => parts.map(({ element }) => element).filter(({ hidden }) => !hidden),
+      (by) => {
+        this.player.pause();
+        this.player.go(this.player.steps + by);
+      },
+    );
+    this.printed = h('p', { class: 'print-only' });
     this.resize = debounce(200, () => this.render());
     addEventListener('resize', this.resize);
     this.element = h(
@@ -70,13 +96,14 @@ export default class TranslateView {
       h(
         'div',
         { class: 'beside' },
-        h('div', {}, this.invitation, this.results),
+        h('div', {}, this.printed, this.presenter.element, this.invitation, this.results),
         panel('Search', { class: 'search' }, this.controls.element),
       ),
     );
   }
 
   close() {
+    this.presenter.toggle(false);
     removeEventListener('resize', this.resize);
     this.player.pause();
     this.abort?.abort();
@@ -109,7 +136,7 @@ export default class TranslateView {
     if (!values.text && this.model.has_source) return undefined;
     await this.context.ready(this.model);
     if (key === this.requested) {
-      if (!this.player.isPlaying) this.player.go(Number(values.step ?? this.run?.length ?? 0));
+      if (!this.player.isPlaying) this.player.go(stepOf(values) ?? this.run?.length ?? 0);
       return this.render();
     }
     this.requested = key;
@@ -119,7 +146,9 @@ export default class TranslateView {
   /** How many hypotheses to ask for. */
   hypotheses() {
     const { kind, size, samples } = this.search;
-    return Math.min({ beam: size, mbr: samples }[kind] ?? 1, this.context.limits.n_best ?? 1);
+    if ((this.values.text ?? '').length > LONG_TEXT) return 1; // the attention of more would be too much
+    const drawn = kind === 'sample' ? Number(this.values.draws ?? 1) || 1 : 1;
+    return Math.min({ beam: size, mbr: samples, sample: drawn }[kind] ?? 1, this.context.limits.n_best ?? 1);
   }
 
   async translate(request) {
@@ -127,7 +156,7 @@ export default class TranslateView {
     this.abort = new AbortController();
     const { signal } = this.abort;
     const run = new SearchRun(request);
-    const wanted = this.values.step === undefined ? null : Number(this.values.step);
+    const wanted = stepOf(this.values);
     const plays = this.plays && wanted === null && !reducedMotion();
     this.plays = false;
     this.announced = 0;
@@ -205,10 +234,56 @@ export default class TranslateView {
       alignment,
       picked,
       baseline: this.baseline,
+      head: this.headOf(values),
+      draws: this.hypotheses(),
     };
-    for (const part of [this.reading, this.nextWord, this.map, this.tree, this.finished, this.edit]) part.update(scene);
+    scene.ofHead = this.alignmentOfHead(scene, isOver);
     this.scene = scene;
+    this.printed.textContent = `${this.model.name} (${this.model.description}): ${run.request.text}`;
     this.announce(alignment, isOver);
+    busy(this.draw(scene));
+  }
+
+  /** The head of the map that the address names, such as 2.1; null for the mean that translations have. */
+  headOf({ map }) {
+    const [layers, heads] = this.model.heads_of?.cross ?? [0, 0];
+    const [layer, head] = (map ?? '').split('.').map(Number);
+    return this.model.shown_heads && layer >= 1 && layer <= layers && head >= 1 && head <= heads ? `${layer}.${head}` : null;
+  }
+
+  /** The alignment by the chosen head of a finished output; null until its weights are there. */
+  alignmentOfHead({ head, run, unit, picked }, isOver) {
+    if (!head || !isOver) return null;
+    const translation = picked ?? run.translation;
+    if (this.headsOf !== translation) {
+      this.headsOf = translation;
+      this.headWeights = null;
+      const body = { model: this.model.name, text: run.request.text, target_ids: translation.ids, ...requestOf(this.edits) };
+      const { prefix_ids: _, ...request } = body;
+      api
+        .heads(request)
+        .then(({ heads }) => {
+          this.headWeights = heads.filter(({ kind }) => kind === 'cross');
+          if (this.headsOf === translation) this.render();
+        })
+        .catch(this.context.fail);
+    }
+    const found = this.headWeights?.find((one) => `${one.layer}.${one.head}` === head);
+    if (!found) return null;
+    return ofTranslation({ ...translation, attention: found.weights.slice(0, translation.tokens.length) }, unit);
+  }
+
+  /** Draw all panels, the most important first; those that follow wait where a text is so long that this takes long. */
+  async draw(scene) {
+    let start = performance.now();
+    for (const part of [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit]) {
+      if (performance.now() - start > PATIENCE) {
+        await new Promise((resolve) => setTimeout(resolve));
+        if (this.scene !== scene) return; // there is something newer to draw
+        start = performance.now();
+      }
+      part.update(scene);
+    }
   }
 
   /** Say the words that have been added, once. */
@@ -223,6 +298,7 @@ export default class TranslateView {
   }
 
   go(changes, { push = true } = {}) {
+    this.context.fail(null);
     address.change(changes, { push });
     return this.update(address.read().values).catch(this.context.fail);
   }
@@ -272,6 +348,8 @@ export default class TranslateView {
   forceText = async (text, ids) => {
     try {
       const added = await api.tokens(this.model.name, { text, side: 'target' });
+      if (added.tokens.includes(UNKNOWN))
+        throw new Error(`The model does not know “${text}”: it has no token for it. Enter another word.`);
       this.force([...ids, ...added.ids.filter((_, index) => added.tokens[index] !== END)]);
     } catch (error) {
       this.context.fail(error);

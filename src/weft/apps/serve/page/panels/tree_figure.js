@@ -1,0 +1,71 @@
+/** A search tree that fits its place: laid out for the steps so far, enlarged or reduced, and scrolled to the newest. */
+
+import { h, replace } from '../dom.js';
+import { searchTree } from '../figures/search_tree.js';
+import { scrollable } from './panel.js';
+
+/** How far a tree is enlarged or reduced to fit by itself: labels stay readable; one that does not fit is scrolled. */
+const [SMALLEST, LARGEST, SCROLLED] = [0.6, 1.5, 0.85];
+const STEP = 1.25;
+/** The part of the window's height that a tree may take. */
+const HEIGHT = 0.55;
+
+export class TreeFigure {
+  /** @param {string} label of the part that scrolls */
+  constructor(label) {
+    this.figure = h('div', { class: 'figure' });
+    this.element = scrollable(label, this.figure);
+    this.element.classList.add('tall');
+    /** A factor that the person has chosen; `fit`: as large as fits, however small; `auto`: as far as it is readable. */
+    this.zoom = 'auto';
+    const button = (name, text, action) =>
+      h('button', { type: 'button', class: 'quiet', 'aria-label': name, title: name, on: { click: action } }, text);
+    this.tools = h(
+      'span',
+      { class: 'choice', role: 'group', 'aria-label': 'Size of the tree' },
+      button('Smaller', '−', () => this.scale(this.factor / STEP)),
+      button('Larger', '+', () => this.scale(this.factor * STEP)),
+      button('Fit the whole tree', 'Fit', () => this.scale('fit')),
+    );
+    this.factor = 1;
+  }
+
+  get svg() {
+    return this.figure.querySelector('svg');
+  }
+
+  clear() {
+    replace(this.figure);
+  }
+
+  /**
+   * @param {import('../search_run.js').SearchRun} run
+   * @param {Object} options those of `searchTree`
+   */
+  show(run, options) {
+    const hadFocus = this.figure.contains(document.activeElement);
+    const tree = searchTree(run, options);
+    this.size = [tree.getAttribute('width'), tree.getAttribute('height')].map(Number);
+    replace(this.figure, tree);
+    this.fit();
+    if (hadFocus) this.figure.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+    this.element.scrollLeft = this.element.scrollWidth; // the newest step is in sight
+  }
+
+  scale(zoom) {
+    this.zoom = zoom === 'fit' ? zoom : Math.min(Math.max(zoom, 0.2), 4);
+    this.fit();
+  }
+
+  fit() {
+    const { svg } = this;
+    if (!svg) return;
+    const [width, height] = this.size;
+    const whole = Math.min(this.element.clientWidth / width, (HEIGHT * innerHeight) / height) || 1;
+    const readable = whole < SMALLEST ? SCROLLED : Math.min(whole, LARGEST);
+    const factors = { auto: readable, fit: Math.min(whole, LARGEST) };
+    this.factor = factors[this.zoom] ?? this.zoom;
+    svg.setAttribute('width', Math.floor(width * this.factor));
+    svg.setAttribute('height', Math.floor(height * this.factor));
+  }
+}

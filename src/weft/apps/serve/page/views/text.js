@@ -1,0 +1,237 @@
+/**
+ * Text: translate a text and nothing else. Lines are translated one by one; problems are listed below.
+ */
+
+import * as address from '../address.js';
+import * as api from '../api.js';
+import { h, replace, uniqueId } from '../dom.js';
+import { count, direction, plural, shorten } from '../labels.js';
+
+/** Lines of a request: the first ones appear soon, and a long text does not keep others waiting. */
+const LINES = 20;
+const UNKNOWN = '<unk>';
+const MENTIONED = 8;
+
+export default class TextView {
+  constructor(context) {
+    this.context = context;
+    const [text, model, file] = [uniqueId('text'), uniqueId('model'), uniqueId('file')];
+    this.select = h('select', { id: model, on: { change: () => this.pick(this.select.value) } });
+    this.swap = h('button', { type: 'button', on: { click: () => this.exchange() } }, '⇄ Swap');
+    this.textarea = h('textarea', {
+      id: text,
+      rows: 8,
+      autocomplete: 'off',
+      on: {
+        input: () => this.orient(),
+        keydown: (event) => {
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) this.translate();
+        },
+      },
+    });
+    this.file = h('input', {
+      type: 'file',
+      id: file,
+      accept: '.txt,.md,.srt,.tsv,text/plain',
+      on: { change: () => this.read() },
+    });
+    this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
+    this.button = h('button', { type: 'submit', class: 'primary' }, 'Translate');
+    this.copy = h('button', { type: 'button', disabled: true, on: { click: () => this.copyOutput() } }, 'Copy');
+    this.save = h('button', { type: 'button', disabled: true, on: { click: () => this.download() } }, 'Save');
+    this.inside = h('a', { hidden: true }, 'Look inside: step by step');
+    this.status = h('p', { class: 'hint', role: 'status' });
+    this.problems = h('ul', { class: 'problems', 'aria-label': 'Problems' });
+    this.sourceLabel = h('label', { for: text }, 'Text');
+    this.targetLabel = h('p', { class: 'label' }, 'Translation');
+    this.lines = [];
+    const form = h(
+      'form',
+      {
+        class: 'plain',
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            this.translate();
+          },
+        },
+      },
+      h('p', { class: 'direction' }, h('label', { for: model }, 'Languages'), this.select, this.swap),
+      h(
+        'div',
+        { class: 'side' },
+        this.sourceLabel,
+        this.textarea,
+        h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a text file'), this.file),
+      ),
+      h('div', { class: 'side' }, this.targetLabel, this.output, h('p', { class: 'buttons' }, this.copy, this.save, this.inside)),
+    );
+    this.element = h('div', { class: 'view' }, form, this.status, this.problems);
+  }
+
+  close() {
+    this.abort?.abort();
+  }
+
+  async update(values) {
+    const { models } = this.context;
+    this.model = models.find(({ name }) => name === values.model) ?? models.find(({ state }) => state === 'ready') ?? models[0];
+    if (!this.model) throw new Error('The service has no model.');
+    replace(
+      this.select,
+      models.map((model) => h('option', { value: model.name }, labelOf(model, models))),
+    );
+    this.select.value = this.model.name;
+    const hasLanguages = this.model.source !== 'source';
+    this.sourceLabel.textContent = hasLanguages ? languageName(this.model.source) : 'Text';
+    this.targetLabel.textContent = hasLanguages ? languageName(this.model.target) : 'Translation';
+    this.swap.hidden = !this.reverse();
+    if (values.text && !this.textarea.value) this.textarea.value = values.text;
+    this.orient();
+  }
+
+  /** A model of the other direction, if one is served. */
+  reverse() {
+    const { source, target } = this.model;
+    if (source === 'source') return null;
+    return this.context.models.find((other) => other.source === target && other.target === source) ?? null;
+  }
+
+  pick(model) {
+    address.change({ model }, { push: true });
+    this.update(address.read().values).catch(this.context.fail);
+  }
+
+  exchange() {
+    const other = this.reverse();
+    if (!other) return;
+    if (this.lines.length) this.textarea.value = this.text;
+    this.show([]);
+    this.pick(other.name);
+  }
+
+  orient() {
+    this.textarea.setAttribute('dir', this.textarea.value.trim() ? direction(this.textarea.value) : 'auto');
+  }
+
+  get text() {
+    return this.lines.map((line) => line?.text ?? '').join('\n');
+  }
+
+  async read() {
+    const [file] = this.file.files;
+    if (!file) return;
+    this.context.fail(null);
+    const most = this.context.limits.body_bytes ?? 2e6;
+    if (file.size > most) {
+      const limit = `${count(file.size)} bytes; at most ${count(most)} can be opened here`;
+      this.context.fail(new Error(`${file.name} has ${limit}. Use weft translate for large files.`));
+      return;
+    }
+    this.textarea.value = await file.text();
+    this.orient();
+  }
+
+  async translate() {
+    this.context.fail(null);
+    this.abort?.abort();
+    this.abort = new AbortController();
+    const { signal } = this.abort;
+    const sources = this.textarea.value.replace(/\s+$/, '').split(/\r\n|\r|\n/);
+    if (!sources.some((line) => line.trim())) {
+      this.context.fail(new Error('There is no text yet: enter one, or open a file.'));
+      this.textarea.focus();
+      return;
+    }
+    try {
+      await this.context.ready(this.model);
+      await this.run(sources, signal);
+    } catch (error) {
+      this.context.fail(error);
+    } finally {
+      if (!signal.aborted) this.button.disabled = false;
+    }
+  }
+
+  async run(sources, signal) {
+    this.button.disabled = true;
+    this.show(sources.map(() => null));
+    const waiting = sources.map((line, index) => ({ line, index })).filter(({ line }) => line.trim());
+    const start = performance.now();
+    for (let from = 0; from < waiting.length; from += LINES) {
+      const part = waiting.slice(from, from + LINES);
+      const body = { model: this.model.name, text: part.map(({ line }) => line.trim()) };
+      const { translations } = await api.translate(body, signal);
+      translations.forEach((one, index) => {
+        this.lines[part[index].index] = one;
+      });
+      this.show(this.lines);
+      if (from + LINES < waiting.length) this.status.textContent = `${count(from + part.length)} of ${plural(waiting.length, 'line')} …`;
+    }
+    const seconds = (performance.now() - start) / 1000;
+    this.status.textContent = `${plural(waiting.length, 'line')} in ${seconds.toFixed(1)} s, by ${this.model.name}.`;
+    this.context.announce(`Translated: ${shorten(this.text, 200)}`);
+    const [first] = waiting;
+    this.inside.hidden = waiting.length !== 1;
+    this.inside.setAttribute('href', address.format({ view: 'translate', values: { model: this.model.name, text: first.line.trim() } }));
+  }
+
+  /** @param {(Object|null)[]} lines the translation of each line; null where there is none yet, or nothing to translate */
+  show(lines) {
+    this.lines = lines;
+    this.output.setAttribute('dir', direction(this.text));
+    this.output.textContent = this.text;
+    this.copy.disabled = this.save.disabled = !this.text.trim();
+    this.inside.hidden = true;
+    const problems = lines.flatMap((line, index) => (line ? problemsOf(line, index + 1, lines.length) : []));
+    const more = problems.length > MENTIONED ? [`and ${plural(problems.length - MENTIONED, 'more problem')}`] : [];
+    replace(
+      this.problems,
+      [...problems.slice(0, MENTIONED), ...more].map((text) => h('li', {}, text)),
+    );
+  }
+
+  async copyOutput() {
+    try {
+      await navigator.clipboard.writeText(this.text);
+      this.status.textContent = 'Copied.';
+    } catch {
+      getSelection().selectAllChildren(this.output);
+      this.status.textContent = 'Selected: the browser does not let this page copy; press Ctrl+C.';
+    }
+  }
+
+  download() {
+    const link = h('a', { href: URL.createObjectURL(new Blob([`${this.text}\n`])), download: 'translation.txt' });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+}
+
+/** What a person should know of the translation of a line. */
+function problemsOf({ source_tokens: tokens, ended, text }, number, lines) {
+  const where = lines > 1 ? `Line ${number}: ` : '';
+  const unknown = tokens.filter((token) => token === UNKNOWN).length;
+  return [
+    ...(unknown ? [`${where}${plural(unknown, 'word')} unknown to the model, which can only guess.`] : []),
+    ...(ended === 'length' ? [`${where}the translation reached the length limit and may be cut off.`] : []),
+    ...(text.trim() ? [] : [`${where}the model has nothing to say.`]),
+  ];
+}
+
+/** A language by its name, where the browser knows the code. */
+function languageName(code) {
+  try {
+    return new Intl.DisplayNames(['en'], { type: 'language' }).of(code.replace('_', '-'));
+  } catch {
+    return code;
+  }
+}
+
+/** English → French; with the name of the model where several have the same languages. */
+function labelOf(model, models) {
+  if (model.source === 'source') return model.title && model.title !== model.name ? `${model.name}: ${shorten(model.title, 60)}` : model.name;
+  const pair = `${languageName(model.source)} → ${languageName(model.target)}`;
+  const isOnly = models.filter(({ source, target }) => source === model.source && target === model.target).length === 1;
+  return isOnly ? pair : `${pair} (${model.name})`;
+}

@@ -1,0 +1,193 @@
+"""What a worker knows of its model's costs: sizes, tokens and speed; and the end of operations nobody waits for.
+
+`weft.apps.serve.costs` has the formulas, which need no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch.overrides import TorchFunctionMode
+
+from weft.apps.serve.costs import Cost, Lengths, Limits, ModelShape, check, check_time
+from weft.apps.serve.memory import MemoryBudget
+from weft.apps.serve.model_info import heads_of
+from weft.apps.serve.observation import Abandoned
+from weft.models.architecture import architecture_of, count_parameters
+
+if TYPE_CHECKING:
+    from weft.translation.translator import Translator
+
+T = TypeVar("T")
+SMOOTHING = 0.3
+NICENESS = 10
+"""Priority of the threads of long operations: the short ones beside them go first."""
+
+
+class Cancellation(TorchFunctionMode):
+    """Ends the computations of this thread at the next PyTorch function once nobody waits for their results.
+
+    It costs about a microsecond for every function: a quarter of a small search's time, little in a long operation.
+    """
+
+    def __init__(self, is_abandoned: Callable[[], bool]) -> None:
+        super().__init__()
+        self.is_abandoned = is_abandoned
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.is_abandoned():
+            raise Abandoned
+        return func(*args, **(kwargs or {}))
+
+
+class Speeds:
+    """Multiplications per second of each operation, measured."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, float] = {}
+        self.writing = threading.Lock()
+
+    def get(self, name: str) -> float | None:
+        return self.known.get(name)
+
+    def measured(self, name: str, cost: Cost, seconds: float) -> None:
+        """Record how long an operation took. Short ones say little: most of their time is overhead."""
+        if cost.multiplications <= 0 or seconds < 0.05:
+            return
+        speed = cost.multiplications / seconds
+        with self.writing:
+            known = self.known.get(name, speed)
+            self.known[name] = known + SMOOTHING * (speed - known)
+
+
+def lower_priority() -> None:
+    """Let the other threads of this process go first."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def model_shape(translator: Translator) -> ModelShape:
+    """The sizes of a model."""
+    described, settings = architecture_of(translator.model), translator.recipe.model
+    stacks = described.stacks
+    widths = [stack.width for stack in stacks] + [settings.encoder.hidden, settings.decoder.hidden]
+    heads = {kind: (size[0], size[1]) for kind, size in heads_of(described).items() if size is not None}
+    return ModelShape(
+        parameters=count_parameters(translator.model),
+        vocabulary=translator.tokenizers.target.size,
+        width=max(widths),
+        feed_forward=max(getattr(part, "feed_forward", 0) for part in (settings.encoder, settings.decoder)),
+        layers=max(sum(stack.layers for stack in stacks), 1),
+        decoder_layers=max(described.decoder.layers if described.decoder is not None else settings.decoder.layers, 1),
+        recurrent=not any(stack.family == "transformer" for stack in stacks),
+        heads=heads,
+    )
+
+
+def operation_lengths(translator: Translator, op: str, payload: dict[str, Any]) -> list[Lengths]:
+    """The tokens of the texts of an operation."""
+    if op == "score":
+        lengths = []
+        for source, target in payload["pairs"]:
+            rows = len(translator.encode_target(target, source)) + 1
+            lengths.append(Lengths(source_length(translator, source), rows, rows))
+        return lengths
+    if op not in ("translate", "stream", "heads"):
+        return []
+    return [_lengths(translator, payload, source_length(translator, text), text) for text in payload["texts"]]
+
+
+def _lengths(translator: Translator, payload: dict[str, Any], source: int, text: str) -> Lengths:
+    search, target = payload.get("search", {}), payload.get("target")
+    if target is not None:
+        rows = len(translator.encode_target(target, text)) + 1
+        return Lengths(source, rows, rows)
+    if payload.get("target_ids") is not None:
+        rows = len(payload["target_ids"]) + 1
+        return Lengths(source, rows, rows)
+    prefix = len(payload.get("prefix_ids") or ()) or len(translator.encode_target(payload.get("prefix") or "", text))
+    longest = max(longest_output(translator, source, search), prefix)
+    expected = max(source, prefix, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * source))
+    return Lengths(source, longest, min(expected, longest))
+
+
+def longest_output(translator: Translator, source: int, search: dict[str, Any]) -> int:
+    """The longest output for a source of this many tokens."""
+    if search.get("max_length"):
+        return int(search["max_length"])
+    limits = translator.length_limits
+    return max(limits.limit(source, max_ratio=search.get("max_ratio"), max_extra=search.get("max_extra")), 1)
+
+
+def source_length(translator: Translator, text: str) -> int:
+    """The tokens of a source; of a language model, those of the prompt."""
+    if translator.source_role == "none":
+        return len(translator.tokenizers.target.encode(text))
+    return len(translator.encoded_source(text)[1].ids)
+
+
+class CostControl:
+    """Declares the costs of a worker's operations, and runs those that fit."""
+
+    def __init__(
+        self, translator: Translator | None, config: dict[str, Any], free: float | None, queues: Sequence[str]
+    ):
+        """``config``: with the limits; ``free``: the bytes that the queues may use together, None: unlimited.
+
+        Without a translator nothing is limited.
+        """
+        self.shape = None if translator is None else model_shape(translator)
+        self.translator = translator
+        self.config = config
+        self.speeds = Speeds()
+        self.budgets = {queue: MemoryBudget(free and free / len(queues)) for queue in queues}
+
+    def declare(self, op: str, payload: dict[str, Any], queue: str) -> Cost:
+        """The cost of an operation; `CostError` if it is beyond the limits. Pairs are scored in parts that fit."""
+        if self.shape is None or self.translator is None:
+            return Cost(0, 0)
+        limits = Limits.of(self.config, self.budgets[queue].limit)
+        lengths = operation_lengths(self.translator, op, payload)
+        parts = [[length] for length in lengths] if op == "score" else [lengths]
+        costs = [check(op, payload, part, self.shape, limits) for part in parts]
+        total = Cost(max(cost.bytes for cost in costs), sum(cost.multiplications for cost in costs))
+        check_time(op, total, self.speeds.get(op), limits)
+        return total
+
+    def within(self, payload: dict[str, Any], queue: str) -> dict[str, Any]:
+        """A payload whose search divides its batches by the budget, not by what is free on the machine."""
+        limit = self.budgets[queue].limit
+        if limit is None or "search" not in payload:
+            return payload
+        return {**payload, "search": {**payload["search"], "memory": max(limit / 2, 1e6)}}
+
+    def parts_of_pairs(self, payload: dict[str, Any], queue: str) -> list[dict[str, Any]]:
+        """The payload of pairs in parts that take a quarter of the memory at most; each pair at least alone."""
+        limit, pairs = self.budgets[queue].limit, payload["pairs"]
+        if self.shape is None or self.translator is None or limit is None:
+            return [payload]
+        lengths = operation_lengths(self.translator, "score", payload)
+        parts, start = [], 0
+        for end in range(1, len(lengths) + 1):
+            if end == len(lengths) or self.shape.score(lengths[start : end + 1]).bytes > limit / 4:
+                parts.append({**payload, "pairs": pairs[start:end]})
+                start = end
+        return parts
+
+    def run(
+        self, op: str, payload: dict[str, Any], queue: str, is_abandoned: Callable[[], bool], compute: Callable[[], T]
+    ) -> T:
+        """The result of an operation, once there is memory for it; `Abandoned` if nobody waits for it any more."""
+        cost = self.declare(op, payload, queue)
+        with self.budgets[queue].reserve(cost.bytes, is_abandoned) as reserved:
+            if not reserved:
+                raise Abandoned
+            start = time.perf_counter()
+            result = compute()
+            self.speeds.measured(op, cost, time.perf_counter() - start)
+            return result
