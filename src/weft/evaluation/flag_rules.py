@@ -1,4 +1,4 @@
-"""What is normal for the outputs of a run: `weft.translation.flags.FlagRules`, learned from validation pairs.
+"""Rules for normal outputs of a run: `weft.translation.flags.FlagRules`, learned from validation pairs.
 
 A flag that compares texts is off if more than 2 % of the validation references would have it. The limits are quantiles
 over the validation pairs: the output tokens per source token that 99.5 % of the references exceed, the source tokens

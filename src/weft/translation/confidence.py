@@ -155,7 +155,7 @@ class ConfidenceModel:
     source_lengths: tuple[float, ...] = ()
     """Quantiles of the number of source tokens, from the smallest to the largest."""
     flag_rules: FlagRules = NO_RULES
-    """What is normal for outputs: `weft.translation.flags`."""
+    """Rules for normal outputs: `weft.translation.flags`."""
 
     def of_output(self, translation: Translation) -> float:
         """The confidence of the best output of a search."""

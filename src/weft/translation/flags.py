@@ -56,13 +56,13 @@ PLACEHOLDER = re.compile(
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 )
-"""What must come out as it went in."""
+"""Text that must come out as it went in."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 
 
 @dataclass(frozen=True)
 class FlagRules:
-    """What is normal for the outputs of a run."""
+    """Rules for normal outputs of a run."""
 
     off: tuple[str, ...] = tuple(name for name in FLAGS if name not in ALWAYS)
     """Flags that are not given."""

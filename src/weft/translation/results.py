@@ -67,7 +67,7 @@ class Translation:
     """The probability that this output is right (`weft.translation.confidence`); None for an alternative, an empty line
     and a run that is not calibrated."""
     flag_rules: FlagRules | None = field(default_factory=lambda: None, compare=False)
-    """What is normal for outputs of the run, if it is calibrated: `flags` depend on it."""
+    """Rules for normal outputs of the run, if it is calibrated: `flags` depend on it."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None

@@ -13,7 +13,7 @@ class Case(NamedTuple):
     """One call of a student's function."""
 
     name: str
-    """What is tested, in words."""
+    """A description of what is tested."""
     function: str
     arguments: tuple[Any, ...]
     shows_values: bool = True

@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
     case: str
     passed: bool
     problem: str = ""
-    """What is wrong, in one line."""
+    """The error in one line."""
 
 
 class Judgment(NamedTuple):
@@ -37,7 +37,7 @@ class Judgment(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a call returned, as plain values, or the error that it raised."""
+    """The result of a call as plain values, or the error that it raised."""
 
     value: Any = None
     error: str = ""
@@ -165,7 +165,7 @@ def _sets(exercise: Exercise) -> Iterator[frozenset[str]]:
 
 
 def _outcome(exercise: Exercise, case: Case, mistakes: frozenset[str]) -> Outcome:
-    """What a solution with these mistakes does."""
+    """The results of a solution with these mistakes."""
     try:
         return Outcome(plain(exercise.expected(case, mistakes)))
     except Exception as error:

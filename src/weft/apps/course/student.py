@@ -44,7 +44,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def load_functions(path: Path) -> dict[str, Any]:
-    """What a file defines. It is not run as a program: code below ``if __name__ == "__main__"`` is left out."""
+    """The names that a file defines. It is not run as a program: code below ``if __name__ == "__main__"`` is left out."""
     sys.path.insert(0, str(path.absolute().parent))
     return runpy.run_path(str(path), run_name="student")
 

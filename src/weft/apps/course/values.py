@@ -85,7 +85,7 @@ def has_text(value: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What a plain value is, in words."""
+    """A description of a plain value."""
     if isinstance(value, list):
         return f"values of shape {' × '.join(map(str, shape_of(value)))}" if value and is_array(value) else short(value)
     return "nothing (None)" if value is None else f"a value of type {type(value).__name__}"

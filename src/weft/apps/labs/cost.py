@@ -40,7 +40,7 @@ PAIRS = {"scores": SCORE_PAIRS, "models": (MODELS,)}
 
 
 class Condition(NamedTuple):
-    """What is timed, tokens of source and target, the width of states, and how often each time is taken."""
+    """The timed operation, tokens of source and target, the width of states, and how often each time is taken."""
 
     kind: str
     length: int

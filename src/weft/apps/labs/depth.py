@@ -114,7 +114,7 @@ def depth(
 def judge_depth(
     right: Mapping[str, tuple[list[float], list[float], list[float]]], shallow: int = 2, deep: int = 8
 ) -> Verdict:
-    """Of each side, the letters right, in percent, of each seed: few plain layers, many plain ones, many residual."""
+    """Percentage of letters that are right, by side and seed: few plain layers, many plain ones, many residual."""
     checks, findings = [], []
     for side, (few, plain, residual) in right.items():
         lost, kept = points(plain, few), points(few, residual)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
 MARKERS = "▁Ġ␣ "
-"""What tokenizers put at the beginning of a word."""
+"""The mark that tokenizers put at the beginning of a word."""
 SHOWN_HEADS = 8
 
 
