@@ -76,7 +76,7 @@ class ModelShape(NamedTuple):
     """The widest state."""
     feed_forward: int
     layers: int
-    """Of the encoder and the decoder together."""
+    """Layers of the encoder and the decoder together."""
     decoder_layers: int
     recurrent: bool
     heads: dict[str, tuple[int, int]]
@@ -157,7 +157,7 @@ def hypotheses(search: dict[str, Any], n_best: int) -> int:
 
 
 class Limits(NamedTuple):
-    """What an operation of a worker may cost."""
+    """Limits on the cost of an operation."""
 
     memory: float | None = None
     """Bytes of all operations together; None: unlimited."""

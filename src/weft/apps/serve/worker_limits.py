@@ -1,4 +1,4 @@
-"""What a worker knows of its model's costs: sizes, tokens and speed; and the end of operations nobody waits for.
+"""The costs of a worker's model: sizes, tokens and speed; and the end of operations that nobody waits for.
 
 `weft.apps.serve.costs` has the formulas, which need no torch.
 """
