@@ -1,25 +1,29 @@
 """Run the labs and write their verdicts into docs/labs.md: ``python tools/labs.py [NAME…]``, or ``make labs``.
 
 Results are kept as JSON in build/labs; a lab whose result is there, with as many seeds and of this version, is not run
-again unless it is named. The charts of the page are docs/images/labs/*.svg.
+again unless it is named. ``--confirm`` runs the labs with the seeds after those (4, 5 and 6), whose results are kept in
+build/labs/confirmation and whose verdicts stand beside the others. The charts of the page are docs/images/labs/*.svg;
+docs/preregistered.md is a copy of the file that the labs read.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from weft.apps.bench.environment import environment
 from weft.apps.labs import LABS, find_lab
 from weft.apps.labs.lab import LabResult
+from weft.apps.labs.registration import document
 from weft.files import save_text
 from weft.pictures.charts.chart import Chart
 
 ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "build/labs", ROOT / "docs"
+CONFIRMATION = RESULTS / "confirmation"
 IMAGES = DOCS / "images/labs"
 INTRODUCTION = """\
 # Labs
@@ -37,7 +41,7 @@ weft lab scaling                  # table, chart, verdict, what the paper found,
 weft lab scaling --to out         # also as JSON, HTML, SVG and PNG
 weft lab scaling --quick          # less training, in under half a minute
 weft lab all --to out             # every lab, on one page: out/index.html
-weft history --to history.html    # no claim, but six models from 2014 to today, trained on one task with one budget
+weft history --to history.html    # six models from 2014 to today, one task, one budget, four claims
 ```
 ```python
 import weft
@@ -48,12 +52,17 @@ result.data  # every measurement; in a notebook, the result shows itself
 ```
 
 **How a verdict is made.** Every lab is repeated with three seeds, which are the unit of its statistics: an effect is
-the mean over the seeds with its 95 % interval (Student's t, unless the lab says otherwise). The claim predicts a side
-of a threshold, the smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if
-the whole interval is on the other; otherwise the result is *inconclusive*. A lab with several predictions held if all
-of them did. Every lab can fail: its tests give it a world in which the claim is false. The same seeds give the same
-bytes on one machine; seconds, where they are measured, are an illustration and not part of a verdict. With three seeds
-an interval can extend beyond 0–100 %, such as to 112 %.
+the mean over the seeds with its 95 % interval (Student's t; for percentages on the logit scale and for ratios on the
+logarithmic one, so that no interval leaves the range of its quantity). The claim predicts a side of a threshold, the
+smallest effect that counts. It *held* if the whole interval is on that side, it *did not hold* if the whole interval is
+on the other; otherwise the result is *inconclusive*: an effect that is not significant is no support. A lab with
+several predictions held if all of them did. Claims, statistics and thresholds are [preregistered](preregistered.md),
+with every later change, its date and its reason. Every lab can fail: its tests make up results in which one prediction
+after the other is false (tests/contracts/test_lab_worlds.py). The same seeds give the same bytes on one machine, except
+in the lab `cost`, which is about seconds; elsewhere seconds are an illustration and not part of a verdict.
+
+**Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised. The last column of the table has the
+verdict with seeds 4 to 6, which had not.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/apps/labs/scaling.py`.
 """
@@ -63,62 +72,77 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="labs to run again")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--confirm", action="store_true", help="also run the labs with the seeds after these")
     parser.add_argument("--known", action="store_true", help="run nothing else: use the results that are there")
     arguments = parser.parse_args()
     for name in arguments.names:
         find_lab(name)
-    results = []
+    first, second = tuple(range(1, arguments.seeds + 1)), tuple(range(arguments.seeds + 1, 2 * arguments.seeds + 1))
+    results, confirmations = [], {}
     for name in LABS:
-        result = None if name in arguments.names else known_result(name, arguments.seeds)
+        result = None if name in arguments.names else known_result(RESULTS, name, first)
         if result is None and (not arguments.known or name in arguments.names):
-            result = run(name, arguments.seeds)
+            result = run(RESULTS, name, first)
+        confirmation = known_result(CONFIRMATION, name, second)
+        if confirmation is None and arguments.confirm and not arguments.known:
+            confirmation = run(CONFIRMATION, name, second)
+        if confirmation is not None:
+            confirmations[name] = confirmation
         if result is not None:
             results.append(result)
-            save_page(results)
+            save_page(results, confirmations)
 
 
-def known_result(name: str, seeds: int) -> LabResult | None:
+def known_result(folder: Path, name: str, seeds: tuple[int, ...]) -> LabResult | None:
     """The result of a lab that was run before."""
-    path = RESULTS / f"{name}.json"
+    path = folder / f"{name}.json"
     if not path.is_file():
         return None
     result = LabResult.from_json(path.read_text("utf-8"), str(path))
-    same = result.environment["weft"] == environment()["weft"] and len(result.seeds) == seeds
+    same = result.environment["weft"] == environment()["weft"] and result.seeds == seeds
     return replace(result, lab=find_lab(name)) if same else None  # its texts may have changed
 
 
-def run(name: str, seeds: int) -> LabResult:
+def run(folder: Path, name: str, seeds: tuple[int, ...]) -> LabResult:
     start = time.monotonic()
     result = LABS[name](seeds)
-    result.save(RESULTS)
+    result.save(folder)
     print(f"{name}: {result.verdict.outcome}, {time.monotonic() - start:.0f} s", flush=True)
     return result
 
 
-def save_page(results: Sequence[LabResult]) -> None:
-    """The page, and the charts on it."""
+def save_page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult]) -> None:
+    """The page, the charts on it, and what was registered."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     for result in results:
         for chart in lasting(result):
             chart.save(IMAGES / f"{result.lab.name}-{chart.name}.svg")
-    save_text(DOCS / "labs.md", "\n".join(page(results)) + "\n")
+    save_text(DOCS / "labs.md", "\n".join(page(results, confirmations)) + "\n")
+    save_text(DOCS / "preregistered.md", document())
 
 
-def page(results: Sequence[LabResult]) -> Iterator[str]:
+def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult]) -> Iterator[str]:
     yield INTRODUCTION
     yield "## Verdicts\n"
-    yield "| lab | claim | verdict | effect |"
-    yield "|---|---|---|---|"
+    yield "| lab | claim | verdict | effect | seeds 4–6 |"
+    yield "|---|---|---|---|---|"
     for result in results:
         check = result.verdict.checks[0]
         effect = f"{check.what}: {check.effect.text()}"
-        cells = (f"[{result.lab.name}](#{result.lab.name})", result.lab.claim, f"**{result.verdict.outcome}**", effect)
+        confirmation = confirmations.get(result.lab.name)
+        cells = (
+            f"[{result.lab.name}](#{result.lab.name})",
+            result.lab.claim,
+            f"**{result.verdict.outcome}**",
+            effect,
+            confirmation.verdict.outcome if confirmation else "–",
+        )
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
     described = sorted({describe(result) for result in results})
-    how = "Measured by `weft lab NAME --to DIR`, one lab at a time on two cores, and put on this page by `make labs`"
+    how = "Measured by `weft lab NAME --to DIR` and put on this page by `make labs`"
     yield f"\n{how}: {'; '.join(described)}.\n"
     for result in results:
-        yield from section(result)
+        yield from section(result, confirmations.get(result.lab.name))
 
 
 def describe(result: LabResult) -> str:
@@ -133,18 +157,25 @@ def lasting(result: LabResult) -> list[Chart]:
     return [chart for chart in result.charts if not chart.varies]
 
 
-def section(result: LabResult) -> Iterator[str]:
+def section(result: LabResult, confirmation: LabResult | None) -> Iterator[str]:
     lab, verdict = result.lab, result.verdict
     yield f"## {lab.name}\n"
     yield f"*{lab.claim}*\n"
     yield f"**Trained.** {lab.trains}\n"
+    yield f"**Tested.** {lab.tested}\n"
     yield f"**Verdict: {verdict.outcome}.** {verdict.sentence}\n"
     for check in verdict.checks:
         yield f"- {check.what}: {check.effect.text()}; predicted {check.rule}: {check.outcome}"
     yield ""
+    if confirmation:
+        yield f"**Seeds {', '.join(map(str, confirmation.seeds))}: {confirmation.verdict.outcome}.**\n"
+        for check in confirmation.verdict.checks:
+            yield f"- {check.what}: {check.effect.text()}: {check.outcome}"
+        yield ""
     for chart in lasting(result):
         yield f"![{chart.title}](images/labs/{lab.name}-{chart.name}.svg)\n"
     yield f"**The paper.** {lab.paper}\n"
+    yield f"**What would change our mind.** {lab.doubt}\n"
     for note in result.notes:
         yield f"{note}\n"
     yield "**What to try next**\n"

@@ -20,6 +20,8 @@ Functions
     train(recipe, folder)        train a model into a run folder, from a recipe or on pairs; an iterator of events
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
+    calibrate(run)               fit how likely its outputs are right: Translation.confidence
+    translate_text(run, text)    a text of several sentences and paragraphs, in the same layout
     distill(run, out=folder)     train a student on what a run, or an ensemble of runs, knows; an iterator of events
     back_translate(run, file, out)   training pairs from monolingual targets and a run of the reverse direction
     tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from weft.apps.tuning.tune import tune
     from weft.data.pairs import Pair
     from weft.errors import WeftError
+    from weft.evaluation.calibrate import calibrate
     from weft.evaluation.comparison import Comparison, compare
     from weft.evaluation.evaluate import Evaluation, evaluate
     from weft.pairs.distillation.back_translation import back_translate
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.translation.load import load
     from weft.translation.results import Translation
+    from weft.translation.texts import translate_text
     from weft.translation.translator import Translator
 
 __version__ = "0.1.0"
@@ -88,6 +92,7 @@ __all__ = [
     "Translator",
     "WeftError",
     "back_translate",
+    "calibrate",
     "compare",
     "distill",
     "evaluate",
@@ -99,6 +104,7 @@ __all__ = [
     "recommend",
     "report",
     "train",
+    "translate_text",
     "tune",
 ]
 
@@ -106,6 +112,7 @@ _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
+    "translate_text": "weft.translation.texts",
     "train": "weft.pairs.train",
     "distill": "weft.pairs.distillation.distill",
     "back_translate": "weft.pairs.distillation.back_translation",
@@ -113,6 +120,7 @@ _MODULES = {
     "Recommendation": "weft.pairs.recommendation.recommend",
     "tune": "weft.apps.tuning.tune",
     "evaluate": "weft.evaluation.evaluate",
+    "calibrate": "weft.evaluation.calibrate",
     "Evaluation": "weft.evaluation.evaluate",
     "compare": "weft.evaluation.comparison",
     "Comparison": "weft.evaluation.comparison",

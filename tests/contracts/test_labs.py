@@ -9,27 +9,33 @@ import ast
 import importlib
 import inspect
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from weft.apps import labs
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.verdicts import OUTCOMES
+from weft.evaluation.statistics import Estimate
 
 MAX_LINES = 150
-SHARED = {"__init__", "lab", "page", "text", "training", "trials", "verdicts"} | {
+SHARED = {"__init__", "intervals", "lab", "page", "registration", "text", "training", "trials", "verdicts"} | {
     *(
         "comparisons",
         "detection",
         "graph_paths",
         "letters",
         "merge_ties",
+        "probes",
         "professions",
         "short_sentences",
+        "word_translator",
         "word_alignment_baselines",
     ),
 }
@@ -38,8 +44,8 @@ TINY: dict[str, dict[str, Any]] = {
     "gradients": {"steps": 6},
     "bottleneck": {"widths": (4, 8), "steps": 6},
     "scores": {"scores": ("dot",), "steps": 2, "sentences": 2},
-    "alignment": {"models": ("dot LSTM",), "steps": 2, "sentences": 10},
-    "depth": {"layers": (1, 2), "steps": 6},
+    "alignment": {"scores": ("dot",), "steps": 2, "sentences": 10},
+    "depth": {"layers": (1, 2), "sides": ("encoder",), "steps": 6},
     "exposure": {"steps": 6},
     "heads": {"heads": 1, "layers": 1, "steps": 2, "sentences": 2},
     "distance": {"lengths": (4, 8, 12, 16)},
@@ -47,12 +53,19 @@ TINY: dict[str, dict[str, Any]] = {
     "repetition": {"steps": 4, "prompts": 4},
     "subwords": {"steps": 12},
     "bias": {"steps": 24},
+    "statistical": {"sizes": (20, 40), "steps": 2, "sentences": 5},
+    "lengths": {"steps": 6},
+    "between": {"steps": 2, "sentences": 4},
+    "lookahead": {"steps": 6, "sentences": 20},
+    "cost": {"shorter": 8, "width": 8, "repeats": 1},
     "scaling": {"widths": (4, 16), "queries": 8},
     "order": {"steps": 4, "pairs": (40, 8)},
 }
 """Options of each lab with which a run of two seeds takes a fraction of a second."""
-SLOW: set[str] = {*labs.LABS} - {"distance", "scaling"}
+SLOW: set[str] = {*labs.LABS} - {"cost", "distance", "scaling"}
 """Labs that take a second or more even so, because they train several models."""
+TIMED = {"cost"}
+"""Labs whose verdict is about seconds, which no run repeats."""
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in labs.LABS]
 
 
@@ -94,11 +107,31 @@ def test_a_tiny_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     result = labs.LABS[name](2, quick=True, **TINY[name])
     assert result.lab == labs.find_lab(name) and result.seeds == (1, 2) and result.quick
     assert result.verdict.outcome in OUTCOMES and result.verdict.sentence.endswith(".")
-    assert result.charts and result.tables and result.data
-    assert result.text(80) and result._repr_html_()
+    assert result.charts and result.tables and (result.data or name in TIMED)
+    assert max(map(cell_len, result.text(80).splitlines())) <= 80
+    assert f"Tested    {result.lab.tested[:40]}" in result.text(80) and result._repr_html_()
+    assert_within_range(result)
     again = LabResult.from_json(result.to_json())
     assert json.loads(again.to_json()) == json.loads(result.to_json())
-    assert labs.LABS[name](2, quick=True, **TINY[name]).to_json() == result.to_json(), f"{name}: not the same bytes"
+    if name not in TIMED:
+        assert labs.LABS[name](2, quick=True, **TINY[name]).to_json() == result.to_json(), f"{name}: not the same bytes"
+
+
+def assert_within_range(result: LabResult) -> None:
+    """Estimates in percent and in points stay where percentages and their differences can be."""
+    labeled = [(check.what, check.effect) for check in result.verdict.checks]
+    labeled += [
+        (f"{table.header[column]} {table.caption}", cell)
+        for table in result.tables
+        for row in table.rows
+        for column, cell in enumerate(row)
+        if isinstance(cell, Estimate)
+    ]
+    for label, estimate in labeled:
+        is_share = re.search(r"%|percent", label) and "% of" not in label
+        low, high = (0, 100) if is_share else (-100, 100) if "points" in label else (-math.inf, math.inf)
+        if math.isfinite(estimate.high - estimate.low):
+            assert low <= estimate.low <= estimate.high <= high, f"{label}: {estimate}"
 
 
 def test_listing_them_does_not_import_torch() -> None:

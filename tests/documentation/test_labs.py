@@ -11,6 +11,7 @@ import pytest
 from fixtures.scripts import load_script
 from weft.apps.labs import LABS
 from weft.apps.labs.lab import LabResult
+from weft.apps.labs.registration import document, registrations
 from weft.apps.labs.verdicts import OUTCOMES
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def tool() -> ModuleType:
 def test_the_page_has_the_introduction_and_every_lab(tool: ModuleType) -> None:
     text = (ROOT / "docs/labs.md").read_text("utf-8")
     assert text.startswith(tool.INTRODUCTION), "run make labs"
-    rows = re.findall(r"^\| \[(\w+)\]\(#\1\) \| .* \| \*\*([a-z ]+)\*\* \| .* \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| \[(\w+)\]\(#\1\) \| .* \| \*\*([a-z ]+)\*\* \| .* \| [a-z– ]+ \|$", text, re.MULTILINE)
     assert [name for name, _ in rows] == list(LABS)
     assert {outcome for _, outcome in rows} <= set(OUTCOMES)
     assert re.search(r"put on this page by `make labs`: seeds 1, 2, 3; weft .*, torch .*, Python .*; Linux", text)
@@ -36,6 +37,24 @@ def test_the_page_of_a_result(tool: ModuleType, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("weft.apps.labs.trials.worker_count", lambda: 0)
     result = scaling(2, widths=(4, 16), queries=8)
     assert isinstance(result, LabResult)
-    text = "\n".join(tool.page([result]))
+    text = "\n".join(tool.page([result], {"scaling": result}))
     assert "| [scaling](#scaling) | Var(q·k) = d" in text and "## scaling\n" in text
+    assert "**Tested.** Random vectors" in text and "**What would change our mind.** An exponent" in text
+    assert "**Seeds 1, 2: " in text
     assert "![" in text and "(images/labs/scaling-variance.svg)" in text and "seeds 1, 2; weft" in text
+
+
+def test_what_was_registered_is_on_the_site() -> None:
+    assert (ROOT / "docs/preregistered.md").read_text("utf-8") == document(), "run tools/labs.py --known"
+
+
+def test_the_page_shows_what_was_registered() -> None:
+    """The statistics and thresholds of every verdict on the page are those that were registered, and no others."""
+    text = (ROOT / "docs/labs.md").read_text("utf-8")
+    for name in LABS:
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0].partition("**Seeds 4")[0]
+        rows = re.findall(
+            r"^- (.*): [^:]*; predicted (.*?): (?:held|did not hold|inconclusive)$", section, re.MULTILINE
+        )
+        checks = tuple((what, re.sub(r"^0 of .+", "0 of all", rule)) for what, rule in rows)
+        assert checks == registrations()[name].checks, f"{name}: run make labs"

@@ -1,14 +1,21 @@
-"""The outcome of training on pairs: scores on the test set, sample outputs, and forgetting of a former task."""
+"""The outcome of training on pairs: test scores, sample outputs, forgetting of a former task, and calibration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.errors import DataError
+from weft.data.preparation import has_corpus
+from weft.errors import DataError, WeftError, warn
+from weft.evaluation.calibrate import calibrate
+from weft.evaluation.confidence_fitting import MIN_OUTPUTS
 from weft.evaluation.forgetting import Forgetting, measure_forgetting
 from weft.evaluation.marked_differences import Mark, in_brackets
+from weft.evaluation.pairs import find_pairs
 from weft.evaluation.summary import Summary, summarize
+from weft.recipe import load_recipe
+from weft.runs.layout import RunFolder
+from weft.runtime.activity import activity
 from weft.translation.load import load
 
 MAX_EXAMPLE = 60
@@ -53,3 +60,24 @@ def evaluate_run(folder: Path, *, device: str = "auto", limit: int | None = None
     except DataError as reason:
         forgetting, error = None, str(reason)
     return RunOutcome(folder, summary, run.source_role == "none", forgetting, error)
+
+
+def calibrate_run(folder: Path, *, device: str = "auto", limit: int | None = None) -> bool:
+    """Fit the confidence of a run that this process has just trained; False if its validation set is too small.
+
+    The run is complete without it: if it fails, there is a warning. ``limit``: validation pairs to translate, at most.
+    """
+    try:
+        recipe = load_recipe(RunFolder(folder).recipe).accepting_new_data()
+        if recipe.source_role == "none" or not has_corpus(recipe, "valid"):
+            return False
+        if len(find_pairs(recipe, None, split="valid", limit=MIN_OUTPUTS).pairs) < MIN_OUTPUTS:
+            return False
+        with activity("calibrating"):
+            run = load(folder, device=device, engine="torch")
+            run.recipe = run.recipe.accepting_new_data()
+            calibrate(run, limit=limit)
+    except (WeftError, OSError) as error:
+        warn(f"not calibrated: {error}")
+        return False
+    return True

@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from weft.data.preparation import Transform, check_files, check_test_pairs
 from weft.errors import WeftError, warn
+from weft.evaluation.calibrate import LIMIT
 from weft.files import save_text
 from weft.models.interface import Model
-from weft.pairs.outcome import RunOutcome, evaluate_run
+from weft.pairs.outcome import RunOutcome, calibrate_run, evaluate_run
 from weft.pairs.race.events import TimeUsed
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
@@ -35,6 +36,9 @@ from weft.runs.model_card import with_facts
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started
 from weft.training.train import Events, TrainingOptions, train_with
+
+MIN_CALIBRATION = 200
+"""Validation pairs that a run is calibrated with even if its time is up."""
 
 
 class PlannedRun(NamedTuple):
@@ -60,6 +64,14 @@ class PlannedRun(NamedTuple):
         if plan is None or self.limit is None:
             return None
         return evaluation_items_within(self.recipe, plan, self.limit.remaining())
+
+    def calibration_items(self, plan: Fitted | TimeUsed | None) -> int | None:
+        """How many validation pairs there is time to calibrate the run with now; None: as many as usual."""
+        if self.limit is None:
+            return None
+        item_seconds = None if plan is None else plan.item_seconds
+        affordable = int(self.limit.remaining() / item_seconds) if item_seconds else MIN_CALIBRATION
+        return max(MIN_CALIBRATION, min(affordable, LIMIT))
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ def _plan_recipe(recipe: Recipe, request: TrainingRequest) -> PlannedRun:
 
 
 def evaluated(events: Events, run: PlannedRun) -> Events:
-    """Pass events on, and at the end of training evaluate the run on the test set."""
+    """Pass events on; at the end of training, calibrate the run and evaluate it on the test set."""
     finished: Finished | None = None
     plan: Fitted | TimeUsed | None = None
     with closing(events):
@@ -150,14 +162,19 @@ def evaluated(events: Events, run: PlannedRun) -> Events:
             plan = event if isinstance(event, Fitted | TimeUsed) else plan
             finished = event if isinstance(event, Finished) else finished
             yield event
-    if not run.evaluates or finished is None:
+    if finished is None:
+        return
+    device = run.recipe.training.device
+    if not run.evaluates:
+        calibrate_run(run.folder, device=device, limit=run.calibration_items(plan))
         return
     try:
-        outcome = evaluate_run(run.folder, device=run.recipe.training.device, limit=run.evaluation_items(plan))
+        outcome = evaluate_run(run.folder, device=device, limit=run.evaluation_items(plan))
     except WeftError as error:  # the run is complete nevertheless
         warn(f"not evaluated: {error}")
-    else:
-        yield Evaluated(finished.step, outcome)
+        return
+    calibrate_run(run.folder, device=device, limit=run.calibration_items(plan))
+    yield Evaluated(finished.step, outcome)
 
 
 def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> PlannedRun:

@@ -3,6 +3,7 @@
     recipe.toml              every setting, defaults included
     tokenizer.json           or tokenizer.source.json and tokenizer.target.json
     lengths.json             how long outputs may become and whether they may loop, learned from the training pairs
+    confidence.json          how likely outputs are right, fitted on validation pairs (`weft.translation.confidence`)
     model.safetensors        the weights to use: the best so far, or at the end the mean of the best if it is better;
                              or those of the last step, as training.choose says; their moving average with training.ema;
                              which they are (origin.py), the format's version, the tokenizer's fingerprint
@@ -56,6 +57,7 @@ BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0
 """The files in training/best/ that weft makes."""
 HALF_WRITTEN = re.compile(
     r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|data_files\.json|metrics\.json|README\.md|"
+    r"confidence\.json|"
     r"adapter_config\.json|adapter_model\.safetensors)(\.[0-9]+)?\.part"
 )
 """The files in a run folder, or in that of an adapter, that a killed process leaves behind."""

@@ -124,6 +124,15 @@ class Sentences(Sequence[Sentence]):
         """Some of them, in the given order."""
         return Sentences(self.texts, self.ids, self.frame, self._rows[rows])
 
+    def text(self, index: int) -> str:
+        """The text of one of them."""
+        return self.texts[self._rows[index]]
+
+    @property
+    def id_rows(self) -> IdRows:
+        """The ids of all of them."""
+        return self.ids.select(self._rows)
+
     def __len__(self) -> int:
         return len(self._rows)
 

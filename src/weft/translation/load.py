@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from weft.errors import SearchError, option
+from weft.errors import CheckpointError, SearchError, option, warn
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
 from weft.runtime.devices import choose_device
@@ -48,7 +48,8 @@ def load(
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device, given=option("device", device))
-    if model is not None:
+    own_model = model is not None
+    if own_model:
         engine = "torch"
     runs = [load_run(path, model=model, adapter=adapter, meanwhile=_import_translator), *map(load_run, more)]
     from weft.translation.engines.torch import TorchEngine
@@ -78,7 +79,20 @@ def load(
         folder=first.folder,
     )
     translator.length_limits = LengthLimits.largest(run.length_limits for run in runs)
+    if first.folder is not None and not more and adapter is None and not own_model:
+        _read_calibration(translator, first.folder)
     return translator
+
+
+def _read_calibration(translator: Translator, folder: Path) -> None:
+    """Let a translator know how likely its outputs are right; a damaged file causes a warning."""
+    from weft.translation.confidence import read_confidence
+
+    translator.calibrated_folder = folder
+    try:
+        translator.text.confidence = read_confidence(folder)
+    except CheckpointError as error:  # the run translates without it
+        warn(str(error))
 
 
 @replaceable

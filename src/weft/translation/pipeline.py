@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from weft.data.store.token_store import SourceRole
     from weft.recipe import Recipe
+    from weft.translation.confidence import ConfidenceModel
 
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
@@ -59,14 +60,15 @@ Outcome = list[Translation] | InputTooLongError | ColumnCountError
 class _Details:
     """Fields of the translations of a batch, without attention, that few callers read."""
 
-    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], tokenizers: Tokenizers) -> None:
-        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, tokenizers
+    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], text: TextProcessor) -> None:
+        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, text.tokenizers
+        self.confidence = text.confidence
 
     def compute(self, name: str, row: int) -> Any:
         hypotheses = self.hypotheses
         match name:
             case "source":
-                return self.sources[row].text
+                return self.sources.text(row) if isinstance(self.sources, Sentences) else self.sources[row].text
             case "ended":
                 return ENDED[int(hypotheses.ended_BN[row, 0])]
             case "ids":
@@ -84,12 +86,43 @@ class _Details:
             case "gap":
                 gap = float(hypotheses.gaps_BN[row, 0])
                 return None if np.isnan(gap) else gap
+            case "confidence":
+                return None if self.confidence is None else self._confidences[row]
+            case "flag_rules":
+                return None if self.confidence is None else self.confidence.flag_rules
             case "attention" | "word_attention" | "trace":
                 return None
             case "links":
                 return []
             case "alternatives":
                 return ()
+        raise AttributeError(f"'Translation' object has no attribute {name!r}")
+
+    @cached_property
+    def _confidences(self) -> list[float]:
+        assert self.confidence is not None
+        sources = self.sources
+        ids = sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
+        return self.confidence.of_batch(self.hypotheses, ids)
+
+
+class _LazyConfidence:
+    """Fields of a new translation that few callers read: they are removed, and computed when they are first read."""
+
+    def __init__(self, translation: Translation, model: ConfidenceModel) -> None:
+        self.translation, self.model = translation, model
+
+    def attach(self) -> None:
+        values = vars(self.translation)
+        del values["confidence"], values["flag_rules"]
+        values |= {"_others": self, "_row": 0}
+
+    def compute(self, name: str, row: int) -> Any:
+        match name:
+            case "confidence":
+                return self.model.of_output(self.translation)
+            case "flag_rules":
+                return self.model.flag_rules
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
@@ -104,6 +137,8 @@ class TextProcessor:
         self.max_training_length = recipe.data.max_length
         self.sentence_ids = sentence_ids(recipe.model, tokenizers)
         """Ids for tokens outside the vocabularies, for a model that copies."""
+        self.confidence: ConfidenceModel | None = None
+        """How likely outputs are right; None if the run is not calibrated."""
 
     @cached_property
     def _frame(self) -> Frame:
@@ -152,7 +187,10 @@ class TextProcessor:
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        return replace(best, alternatives=tuple(others)) if others else best
+        best = replace(best, alternatives=tuple(others)) if others else best
+        if self.confidence is not None:
+            _LazyConfidence(best, self.confidence).attach()
+        return best
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
@@ -171,7 +209,7 @@ class TextProcessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        return Translation.lazy(texts, _Details(hypotheses, sources, self.tokenizers))
+        return Translation.lazy(texts, _Details(hypotheses, sources, self))
 
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if it differs from the decoded tokens."""
@@ -203,6 +241,8 @@ class TextProcessor:
             links=[] if words is None else align_words(words),
             ended=hypothesis.ended,
             gap=hypothesis.gap,
+            confidence=None,
+            flag_rules=None,
             trace=hypothesis.trace,
         )
 

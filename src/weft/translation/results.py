@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from weft.text import specials
 
 if TYPE_CHECKING:
     from weft.search.trace import Trace
+    from weft.translation.flags import FlagRules
 
 
 class WordAttention(NamedTuple):
@@ -61,6 +63,11 @@ class Translation:
     gap: float | None = field(default_factory=lambda: None)  # a plain default would hide one that is not computed yet
     """Optimality gap: an upper bound on how much higher any other output scores (for an alternative: any not listed
     before it); 0 if this one is proven to be the best, None if the search gives no bound. See docs/decoding.md."""
+    confidence: float | None = field(default_factory=lambda: None)
+    """The probability that this output is right (`weft.translation.confidence`); None for an alternative, an empty line
+    and a run that is not calibrated."""
+    flag_rules: FlagRules | None = field(default_factory=lambda: None, compare=False)
+    """What is normal for outputs of the run, if it is calibrated: `flags` depend on it."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     trace: Trace | None = None
@@ -102,6 +109,13 @@ class Translation:
         from weft.pictures.notebook import translation_html
 
         return translation_html(self)
+
+    @cached_property
+    def flags(self) -> tuple[str, ...]:
+        """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
+        from weft.translation.flags import NO_RULES, flags_of
+
+        return flags_of(self, self.flag_rules or NO_RULES)
 
     @property
     def proven(self) -> bool:

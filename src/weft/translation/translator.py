@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from weft.data.store.token_store import PairStore, SourceRole
     from weft.models.interface import Model
     from weft.search.loop import StepObserver
+    from weft.translation.confidence import ConfidenceModel
 
 SMALL_VOCABULARY = 1_000
 """Models with fewer target tokens than this have `search.stop` = "outranked" in PyTorch, unless it is set."""
@@ -86,6 +87,8 @@ class Translator:
         self.length_limits = LengthLimits()
         """Limits on the length and the loops of outputs where `search` sets none; `weft.load` sets those that a
         run has learned."""
+        self.calibrated_folder: Path | None = None
+        """The run folder that `confidence` is read from and written to; None for an ensemble and other adapters."""
         self._last_settings: tuple[SearchSettings, str, SearchSettings] | None = None
         self.text = TextProcessor(tokenizers, self.recipe)
 
@@ -119,6 +122,7 @@ class Translator:
             return self
         other = copy(self)
         other.tokenizers, other.text = tokenizers, TextProcessor(tokenizers, self.recipe)
+        other.text.confidence = self.text.confidence
         return other
 
     def in_languages(self, search: Mapping[str, Any]) -> tuple[Translator, dict[str, Any]]:
@@ -129,6 +133,11 @@ class Translator:
             return self, dict(search)
         settings = self.search_settings(languages)
         return self.with_languages(settings.source_language, settings.target_language), others
+
+    @property
+    def confidence(self) -> ConfidenceModel | None:
+        """How likely its outputs are right; None if it is not calibrated: `weft.calibrate`."""
+        return self.text.confidence
 
     @property
     def pipeline(self) -> Pipeline:

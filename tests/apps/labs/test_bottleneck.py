@@ -26,12 +26,12 @@ def gap(per_doubling: float, level: float) -> list[float]:
     ],
 )
 def test_the_verdict(narrow: list[list[float]], wide: list[list[float]], outcome: str) -> None:
-    assert judge_gaps(narrow, wide).outcome == outcome
+    assert judge_gaps(narrow, wide, [97.0] * len(narrow)).outcome == outcome
 
 
 def test_the_effects() -> None:
     """Growth per doubling of the length, and the difference of the widths over the lengths of the training."""
-    growth, shrinkage = judge_gaps([gap(3, 5), gap(4, 5)], [gap(3, 1), gap(4, 1)]).checks
+    growth, shrinkage, _ = judge_gaps([gap(3, 5), gap(4, 5)], [gap(3, 1), gap(4, 1)], [95.0, 97.0]).checks
     assert growth.effect.mean == pytest.approx(3.5) and shrinkage.effect.mean == pytest.approx(4)
 
 

@@ -12,8 +12,14 @@ from weft.apps.labs import repetition
 from weft.apps.labs.repetition import ANIMALS, judge_loops, story
 from weft.evaluation.repetition import find_loop
 
-RISING = [[-1.4, -0.6, -0.5, -0.4], [-1.5, -0.7, -0.5, -0.45], [-1.4, -0.65, -0.55, -0.4]]
-LOOPS = {"greedy": [100.0, 98.0, 99.0], "top-p 0.9": [0.0, 2.0, 1.0], "data": [0.0, 0.0, 0.0]}
+RISING = [[-1.4, -0.6, -0.5, -0.4], [-1.5, -0.7, -0.58, -0.45], [-1.4, -0.65, -0.55, -0.43]]
+LOOPS = {
+    "greedy": [100.0, 98.0, 99.0],
+    "beam of 5": [99.0, 98.0, 97.0],
+    "top-p 0.9": [0.0, 2.0, 1.0],
+    "pure sampling": [0.0, 1.0, 0.5],
+    "data": [0.0, 0.0, 0.0],
+}
 
 
 @pytest.mark.parametrize("animals", [3, len(ANIMALS)])
@@ -31,6 +37,8 @@ def test_stories_do_not_loop(animals: int) -> None:
     ("curves", "loops", "outcome"),
     [
         (RISING, {}, "held"),
+        ([[*curve, -0.9, -1.2] for curve in RISING], {}, "held"),  # later copies are not judged
+        ([[-1.4, -0.6, -0.5, -0.51], [-1.5, -0.7, -0.58, -0.5], [-1.4, -0.65, -0.55, -0.5]], {}, "inconclusive"),
         ([[-1.4, -1.4, -1.41, -1.4]] * 3, {}, "did not hold"),
         ([[-1.4, -0.2, -0.4, -0.5]] * 3, {}, "did not hold"),
         ([[-1.4, -1.5, -1.4, -0.2], [-1.4, -1.3, -1.4, -1.5], [-1.4, -1.4, -1.4, -0.9]], {}, "inconclusive"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,3 +94,17 @@ def test_as_many_workers_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trials.worker_count() == 0
     monkeypatch.setattr(trials, "core_count", lambda: 8)
     assert trials.worker_count() == 8
+
+
+def test_a_trial_of_a_script(tmp_path: Path) -> None:
+    """Workers cannot import the main program: its trials run in its own process."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from weft.apps.labs.trials import run_trials\n"
+        "def trial(condition, seed):\n"
+        "    return {'product': condition * seed}\n"
+        "print(run_trials(trial, [2, 3], 2).curves([2, 3], 'product'))\n",
+        "utf-8",
+    )
+    run = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
+    assert run.stdout == "[[2, 3], [4, 6]]\n"

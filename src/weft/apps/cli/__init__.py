@@ -43,6 +43,7 @@ SECTIONS = {
     },
     "Evaluate": {
         "evaluate": LazyCommand("weft.apps.cli.commands.evaluate:command", "weft evaluate runs/try --json"),
+        "calibrate": LazyCommand("weft.apps.cli.commands.calibrate:command", "weft calibrate runs/try"),
         "compare": LazyCommand("weft.apps.cli.commands.compare:command", "weft compare runs/try runs/second"),
         "score": LazyCommand("weft.apps.cli.commands.score:command", "weft score runs/try pairs.tsv"),
         "report": LazyCommand("weft.apps.cli.commands.report:command", "weft report runs/try"),

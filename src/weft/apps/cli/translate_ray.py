@@ -80,7 +80,7 @@ class MakeTranslate:
                 window = read.popleft()
                 of_file = job._replace(file=window.file)
                 translations, content = format_window(of_file, lines, results, window.first_line)
-                yield WindowOutput([translation.text for translation in translations], content)
+                yield WindowOutput([translation.text for translation in translations.values()], content)
 
         return translate
 

@@ -10,8 +10,9 @@
 `weft.labs.history()` is the longest of them: six models of ten years on one page (weft history).
 
 One file a lab: its docstring explains it, `LAB` says what it claims, and the function of its name runs it. What they
-share: `lab` (a lab and its result), `trials` (conditions × seeds in worker processes), `training`, `statistics`,
-`verdicts`, `charts`, and `text` and `page`, which show a result. To add a lab, write its file and add its line here.
+share: `lab` (a lab and its result), `registration` (what it tests, fixed beforehand), `trials` (conditions × seeds in
+worker processes), `training`, `intervals`, `verdicts`, and `text` and `page`, which show a result. To add a lab, write
+its file, its section in PREREGISTERED.md, and add its line here.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import sys
 from collections.abc import Callable
 
 from weft.apps.labs.alignment import alignment
+from weft.apps.labs.between import between
 from weft.apps.labs.bias import bias
 from weft.apps.labs.bottleneck import bottleneck
+from weft.apps.labs.cost import cost
 from weft.apps.labs.depth import depth
 from weft.apps.labs.distance import distance
 from weft.apps.labs.exposure import exposure
@@ -29,11 +32,14 @@ from weft.apps.labs.gradients import gradients
 from weft.apps.labs.heads import heads
 from weft.apps.labs.history import history
 from weft.apps.labs.lab import Lab, LabResult
+from weft.apps.labs.lengths import lengths
+from weft.apps.labs.lookahead import lookahead
 from weft.apps.labs.order import order
 from weft.apps.labs.repetition import repetition
 from weft.apps.labs.scaling import scaling
 from weft.apps.labs.scores import scores
 from weft.apps.labs.search import search
+from weft.apps.labs.statistical import statistical
 from weft.apps.labs.subwords import subwords
 from weft.errors import RecipeError, nearest
 
@@ -42,8 +48,10 @@ __all__ = [
     "Lab",
     "LabResult",
     "alignment",
+    "between",
     "bias",
     "bottleneck",
+    "cost",
     "depth",
     "distance",
     "exposure",
@@ -51,28 +59,36 @@ __all__ = [
     "gradients",
     "heads",
     "history",
+    "lengths",
+    "lookahead",
     "order",
     "repetition",
     "scaling",
     "scores",
     "search",
+    "statistical",
     "subwords",
 ]
 
 LABS: dict[str, Callable[..., LabResult]] = {
+    "statistical": statistical,
     "gradients": gradients,
     "bottleneck": bottleneck,
     "scores": scores,
     "alignment": alignment,
+    "lookahead": lookahead,
     "depth": depth,
     "exposure": exposure,
     "distance": distance,
+    "cost": cost,
     "search": search,
     "repetition": repetition,
     "subwords": subwords,
     "bias": bias,
     "scaling": scaling,
     "order": order,
+    "lengths": lengths,
+    "between": between,
     "heads": heads,
 }
 """The labs in the order of the lectures. Their modules import no PyTorch, so that listing them is quick."""

@@ -20,12 +20,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from weft.apps.labs.detection import DETECTORS, RATES, area_under_curve, roc_curve
+from weft.apps.labs.intervals import bounded, mean_points, percent
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.professions import VERBS, WOMEN, fluency, is_feminine, majority, nonsense, statements
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import Trials, run_trials
 from weft.apps.labs.verdicts import Verdict, above, judge
-from weft.evaluation.statistics import binomial, t_interval
+from weft.evaluation.statistics import binomial
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -96,7 +97,7 @@ def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 45
     kinds = [*shares["fluent"][0]]
     series = [Series("as in the data", tuple((x, x if skewed else 50.0) for x in women))]
     for name, label in (("outputs", "outputs of a beam"), ("belief", "probability of the model")):
-        estimates = (t_interval([100 * share for share in seed]) for seed in zip(*shares[name], strict=True))
+        estimates = (percent([100 * share for share in seed]) for seed in zip(*shares[name], strict=True))
         series.append(Series(label, tuple(zip(women, estimates, strict=True))))
     outputs, beliefs = ([majority(seed) for seed in shares[name]] for name in ("outputs", "belief"))
     fluent = [fmean(seed[kind] for kind in kinds[1:]) for seed in shares["fluent"]]
@@ -104,8 +105,8 @@ def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 45
     chart = Chart("gender", title, "women in the profession (%)", "women (%)", tuple(series))
     rows: list[Row] = []
     for kind in kinds:
-        areas = [trials.estimate(condition, f"AUC of {name}, {kind}") for name in DETECTORS]
-        rows.append((kind, t_interval([seed[kind] for seed in shares["fluent"]]), *areas))
+        areas = [bounded(trials.estimate(condition, f"AUC of {name}, {kind}"), 0, 1) for name in DETECTORS]
+        rows.append((kind, percent([seed[kind] for seed in shares["fluent"]]), *areas))
     table = Table(("source", "fluency of the answers (%)", *(f"AUC of {name}" for name in DETECTORS)), rows)
     probes = trials.values(condition, "probes")[0]
     pooled = binomial(round(sum(outputs) * probes / 100), probes * len(trials.seeds)).scaled(100)
@@ -134,7 +135,7 @@ def _roc(trials: Trials, kinds: Sequence[str]) -> Chart:
 
 def judge_bias(beliefs: Sequence[float], outputs: Sequence[float], fluent: Sequence[float], data: float) -> Verdict:
     """Shares of the majority's gender in probability, outputs and data, and the fluency of answers, in percent."""
-    belief, gain, answers = t_interval(beliefs), t_interval([share - data for share in outputs]), t_interval(fluent)
+    belief, gain, answers = percent(beliefs), mean_points([share - data for share in outputs]), percent(fluent)
     sentence = (
         f"Where the source states no gender, the gender of the majority has {belief.text('%')} of the probability; "
         f"in outputs it is {gain.text('points')} more frequent than in the data. The fluency of the answers to "

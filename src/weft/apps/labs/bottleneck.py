@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from weft.apps.labs.intervals import mean_points, percent, percent_curve, points
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.letters import draw_letters, share_right, training_settings
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import Trials, run_trials
 from weft.apps.labs.verdicts import Verdict, above, judge
-from weft.evaluation.statistics import Estimate, difference, mean_curve, number, slope, t_interval
+from weft.evaluation.statistics import Estimate, number, slope, t_interval
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -38,8 +39,7 @@ LAB = Lab(
         "Switch attention off in both: weft.labs.bottleneck(attention='none'). Then nothing can be gained.",
     ),
 )
-TRAINED = 12
-"""Letters of the longest source in training."""
+TRAINED = 12  # letters of the longest source in training
 LENGTHS = (2, 4, 6, 8, 10, 12, 16, 20, 30, 40)
 
 
@@ -56,15 +56,13 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
     """The letters that are right, in percent, for each length."""
     layer = {"kind": "lstm", "hidden": condition.width}
     attention = {"score": condition.attention, "location": condition.attention == "additive", "size": 32}
-    run = train_model(
-        {
-            "data": {"train": "copy", "train_size": 12_000, "options": {"length": TRAINED}},
-            "tokenizer": {"kind": "word"},
-            "model": {"embedding": 32, "encoder": layer, "decoder": layer, "attention": attention},
-            "training": training_settings(condition.steps, learning_rate=0.006),
-        },
-        seed=seed,
-    )
+    settings = {
+        "data": {"train": "copy", "train_size": 12_000, "options": {"length": TRAINED}},
+        "tokenizer": {"kind": "word"},
+        "model": {"embedding": 32, "encoder": layer, "decoder": layer, "attention": attention},
+        "training": training_settings(condition.steps, learning_rate=0.006),
+    }
+    run = train_model(settings, seed=seed)
     return {"right": [share_right(run, draw_letters(condition.texts, length, seed=seed)) for length in LENGTHS]}
 
 
@@ -94,25 +92,32 @@ def bottleneck(
         Chart("gap", gap_title, length_label, "gain of attention (points)", by_width, log_x=True),
     )
     beyond = [trials.values(condition, "right") for _, condition in pairs]
-    shares = (t_interval([curve[-1] for curve in curves]).text("%") for curves in beyond)
+    shares = (percent([curve[-1] for curve in curves]).text("%") for curves in beyond)
     right = ", ".join(f"{share} with {width} units" for share, width in zip(shares, widths, strict=True))
     notes = (f"Training ended at {TRAINED} letters. At {LENGTHS[-1]}, the letters right with attention are {right}.",)
     table = _table(trials, conditions)
-    return LabResult(LAB, judge_gaps(*gaps), (table,), charts, notes, trials.seeds, trials.records(), quick)
+    verdict = judge_gaps(gaps[0], gaps[1], [curve[LENGTHS.index(TRAINED)] for curve in beyond[0]])
+    return LabResult(LAB, verdict, (table,), charts, notes, trials.seeds, trials.records(), quick)
 
 
-def judge_gaps(narrow: list[list[float]], wide: list[list[float]]) -> Verdict:
-    """``narrow``, ``wide``: for each seed, the gain of attention at each of the `LENGTHS`, in points."""
+def judge_gaps(narrow: list[list[float]], wide: list[list[float]], right: list[float]) -> Verdict:
+    """For each seed: the gain of attention at all `LENGTHS`, in points, and the letters right with it, in percent."""
     doublings = [math.log2(length) for length in LENGTHS]
     growth = t_interval([slope(doublings, curve) for curve in narrow])
-    shrinkage = difference([fmean(curve) for curve in _trained(wide)], [fmean(curve) for curve in _trained(narrow)])
+    shrinkage = points([fmean(curve) for curve in _trained(wide)], [fmean(curve) for curve in _trained(narrow)])
+    cured = percent(right)
     sentence = (
         f"With the narrow vector, the gain of attention grows by {growth.text('points')} each time the source doubles; "
         f"up to {TRAINED} letters it is {shrinkage.text('points')} larger than with the wide one."
     )
     checks = [
         above("growth of the gain of attention per doubling of the source, in points", growth, 2.0),
-        above(f"gain with the narrow vector beyond that with the wide one, up to {TRAINED} letters", shrinkage, 2.0),
+        above(
+            f"gain with the narrow vector beyond that with the wide one, up to {TRAINED} letters, in points",
+            shrinkage,
+            2.0,
+        ),
+        above(f"letters right with attention and the narrow vector at {TRAINED} letters, in percent", cured, 90.0),
     ]
     return judge(checks, sentence)
 
@@ -130,7 +135,7 @@ def _gaps(trials: Trials, pair: tuple[Condition, Condition]) -> list[list[float]
 
 
 def _points(curves: list[list[float]]) -> tuple[tuple[float, Estimate], ...]:
-    return tuple(zip(LENGTHS, mean_curve(curves), strict=True))
+    return tuple((length, mean_points(values)) for length, *values in zip(LENGTHS, *curves, strict=True))
 
 
 def _name(condition: Condition) -> str:
@@ -138,8 +143,6 @@ def _name(condition: Condition) -> str:
 
 
 def _table(trials: Trials, conditions: list[Condition]) -> Table:
-    columns = [mean_curve(trials.values(condition, "right")) for condition in conditions]
+    columns = [percent_curve(trials.values(condition, "right")) for condition in conditions]
     rows: list[Row] = [(str(length), *cells) for length, *cells in zip(LENGTHS, *columns, strict=True)]
-    return Table(
-        ("letters", *map(_name, conditions)), rows, "Letters right, in percent, with 95 % intervals over seeds"
-    )
+    return Table(("letters", *map(_name, conditions)), rows, "Letters right, in percent")

@@ -6,8 +6,7 @@ it shrinks exponentially. The cell state of an LSTM is added to, not multiplied 
 
 The lab trains language models to repeat letters (``a b c = a b c``), so that every letter depends on one many steps
 back. In weft a state is a value: step through a text, keep the states, and let autograd differentiate the last loss by
-all of them. Before training, the slope of the logarithm says how fast the gradient vanishes; after training, what
-counts is how much of it reaches the letter that is repeated.
+all of them. Untrained, the slope of its logarithm says how fast it vanishes; trained, how much of it gets that far.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.letters import draw_letters, training_settings
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
-from weft.apps.labs.verdicts import Verdict, above, judge
+from weft.apps.labs.verdicts import Verdict, above, below, judge
 from weft.evaluation.statistics import Estimate, difference, mean_curve, number, slope, t_interval
 from weft.pictures.charts import Chart, Row, Series, Table
 from weft.tasks import generate
 
 LAB = Lab(
     name="gradients",
-    claim="The gradient of a vanilla RNN vanishes with distance; that of an LSTM or of attention less",
+    claim="Untrained, an RNN's gradient halves in ten steps back or fewer; LSTM and attention keep more of it",
     paper="Pascanu et al. 2013, section 2: gradients vanish exponentially with small recurrent weights.",
     trains="Language models that repeat up to 16 letters: a vanilla RNN, an LSTM, and a vanilla RNN with attention.",
     seconds=60,
     next=(
         "Train longer: weft.labs.gradients(steps=1200). Which of the three curves still changes?",
-        "Switch attention off: weft.labs.gradients(attention='none'). Two of the models are the same then.",
+        "Switch attention off: weft.labs.gradients(attention='none'). Then two models are one.",
     ),
 )
 LONGEST = 16  # letters of a text, which are repeated once
@@ -102,10 +101,10 @@ def gradients(
     summaries = [summarize(curves[stage], stage) for stage in STAGES]
     rows: list[Row] = [(name, *(t_interval(summary[name]) for summary in summaries)) for name in conditions]
     sizes = (f"{number(10 ** fmean(log[-1] for log in logs))} ({name})" for name, logs in curves["initial"].items())
-    note = f"Before training, the gradient {2 * LONGEST} steps back is {', '.join(sizes)}: weights start orthogonal."
-    tables = (Table(("", *(what for what, _, _ in STAGES.values())), rows),)
+    note = f"In absolute size, before training, {2 * LONGEST} steps back: {', '.join(sizes)}; weights start orthogonal."
+    table, verdict = Table(("", *(what for what, _, _ in STAGES.values())), rows), judge_curves(curves)
     charts = tuple(_chart(curves[stage], stage) for stage in STAGES)
-    return LabResult(LAB, judge_curves(curves), tables, charts, (note,), trials.seeds, trials.records(), quick)
+    return LabResult(LAB, verdict, (table,), charts, (note,), trials.seeds, trials.records(), quick)
 
 
 def decay(curve: Sequence[float]) -> float:
@@ -114,13 +113,13 @@ def decay(curve: Sequence[float]) -> float:
 
 
 def reach(curve: Sequence[float]) -> float:
-    """The gradient at the letter that is repeated, relative to that one step back."""
-    return float(10 ** (curve[LONGEST] - curve[1]))
+    """The gradient at the letter that is repeated, relative to that one step back, as a power of ten."""
+    return curve[LONGEST] - curve[1]
 
 
 STAGES = {
     "initial": ("slope before training (powers of ten in 10 steps)", decay, 0.02),
-    "trained": (f"reach after training (gradient {LONGEST} steps back / 1 step back)", reach, 0.1),
+    "trained": (f"reach after training (log₁₀ of the gradient {LONGEST} steps back / 1 step back)", reach, 0.1),
 }
 
 
@@ -131,13 +130,14 @@ def summarize(curves: dict[str, list[list[float]]], stage: str) -> dict[str, lis
 
 def judge_curves(curves: dict[str, dict[str, list[list[float]]]]) -> Verdict:
     """``curves``: by stage and model, those of each seed."""
-    checks, findings = [], []
+    slopes = t_interval(summarize(curves["initial"], "initial")[RNN])
+    checks, findings = [below(f"{STAGES['initial'][0]}, {RNN}", slopes, -0.3)], []  # 10^−0.3 is a half
     for stage, (what, _, threshold) in STAGES.items():
         values = summarize(curves[stage], stage)
         findings.append(f"{what}: {', '.join(f'{name} {t_interval(v).text()}' for name, v in values.items())}")
-        for name in (LSTM, ATTENTION):
-            checks.append(above(f"{what}, {name} beyond {RNN}", difference(values[RNN], values[name]), threshold))
-    return judge(checks, f"Of the gradient by distance, {'; '.join(findings)}.")
+        gains = {name: difference(values[RNN], values[name]) for name in (LSTM, ATTENTION)}
+        checks += [above(f"{what}, {name} beyond {RNN}", gain, threshold) for name, gain in gains.items()]
+    return judge(checks, f"Measured: {'; '.join(findings)}.")
 
 
 def _chart(curves: dict[str, list[list[float]]], stage: str) -> Chart:

@@ -18,11 +18,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from weft.apps.labs import short_sentences
+from weft.apps.labs.intervals import mean_points, percent
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
 from weft.apps.labs.verdicts import Verdict, above, judge
-from weft.evaluation.statistics import Estimate, t_interval
+from weft.evaluation.statistics import Estimate
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -42,8 +43,7 @@ KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention
 USABLE = 50.0
 """Exact match below which a model has not learned enough to tell which heads it needs."""
 MEASURES = {"exact": short_sentences.exact_match, "error": short_sentences.attention_error}
-PERCENT = (0.0, 12.5, 25.0, 37.5, 50.0, 75.0)
-"""Percentages of the heads that are removed together."""
+PERCENT = (0.0, 12.5, 25.0, 37.5, 50.0, 75.0)  # of the heads, removed together
 HALF = PERCENT.index(50.0)
 
 
@@ -102,8 +102,8 @@ def heads(
 
 def judge_heads(results: Sequence[dict[str, Any]]) -> Verdict:
     """Whether most heads can be removed alone, and whether it matters which are removed together."""
-    free = t_interval([removable(result["costs"]) for result in results])
-    gap = t_interval([result["exact least"][HALF] - result["exact most"][HALF] for result in results])
+    free = percent([removable(result["costs"]) for result in results])
+    gap = mean_points([result["exact least"][HALF] - result["exact most"][HALF] for result in results])
     if min(result["exact"] for result in results) < USABLE:
         free, gap = (Estimate(effect.mean, -math.inf, math.inf) for effect in (free, gap))
     return judge(
@@ -126,13 +126,13 @@ def _kinds(results: Sequence[dict[str, Any]]) -> Table:
     rows: list[Row] = []
     for kind, name in KINDS.items():
         costs = [[c for head, c in zip(r["heads"], r["costs"], strict=True) if head.startswith(kind)] for r in results]
-        free, mean, largest = (t_interval([measure(row) for row in costs]) for measure in (removable, fmean, max))
-        rows.append((name, len(costs[0]), free, mean, largest))
+        mean, largest = (mean_points([measure(row) for row in costs]) for measure in (fmean, max))
+        rows.append((name, len(costs[0]), percent([removable(row) for row in costs]), mean, largest))
     return Table(("attention", "heads", "removable alone (%)", "mean cost (points)", "largest cost (points)"), rows)
 
 
 def _chart(results: Sequence[dict[str, Any]]) -> Chart:
-    free = t_interval([removable(result["costs"]) for result in results]).mean
+    free = fmean(removable(result["costs"]) for result in results)
     title = f"{free:.0f} % of the heads can each be removed alone for less than 1 point"
     curves = {order: tuple(zip(PERCENT, _means(results, f"exact {order}"), strict=True)) for order in ("least", "most")}
     series = tuple(Series(f"{order} important first", points) for order, points in curves.items())
@@ -140,7 +140,7 @@ def _chart(results: Sequence[dict[str, Any]]) -> Chart:
 
 
 def _means(results: Sequence[dict[str, Any]], name: str) -> list[Estimate]:
-    return [t_interval(values) for values in zip(*(result[name] for result in results), strict=True)]
+    return [percent(values) for values in zip(*(result[name] for result in results), strict=True)]
 
 
 def _note(results: Sequence[dict[str, Any]]) -> str:

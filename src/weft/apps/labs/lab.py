@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.apps.bench.environment import environment
+from weft.apps.labs.registration import registrations
 from weft.apps.labs.verdicts import Verdict
 from weft.errors import DataError
 from weft.files import json_value, save_text
@@ -32,6 +33,16 @@ class Lab:
     """Expected on two cores with three seeds."""
     next: tuple[str, ...]
     """Suggestions for further experiments."""
+
+    @property
+    def tested(self) -> str:
+        """The claim as it is tested, from PREREGISTERED.md."""
+        return registrations()[self.name].tested if self.name in registrations() else self.claim
+
+    @property
+    def doubt(self) -> str:
+        """The result that would change our mind, from PREREGISTERED.md."""
+        return registrations()[self.name].doubt if self.name in registrations() else ""
 
     def __post_init__(self) -> None:
         if len(self.claim) > MAX_CLAIM:

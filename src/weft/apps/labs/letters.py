@@ -53,3 +53,20 @@ def copied_letters(run: Translator, texts: Sequence[str]) -> list[float]:
 def share_right(run: Translator, texts: Sequence[str]) -> float:
     """The percentage of letters that are right, over all positions."""
     return fmean(copied_letters(run, texts))
+
+
+def forced_errors(run: Translator, texts: Sequence[str]) -> list[float]:
+    """The errors at each position, in percent, of the most likely letters after those of the reference."""
+    import torch
+
+    from weft.ragged import Ragged
+    from weft.text.specials import BEGIN, END
+
+    ids = run.tokenizers.target.encode_batch(texts)
+    targets = Ragged.of(ids)
+    letters_L = targets.values.unique()
+    with torch.no_grad():
+        logits_NV = run.model(Ragged.of([[*row, END] for row in ids]), targets.shifted(BEGIN)).logits_NV
+    predicted_N = letters_L[logits_NV[:, letters_L].argmax(-1)]
+    wrong_BT = (predicted_N != targets.values).view(len(ids), -1)
+    return [100 * share for share in wrong_BT.double().mean(0).tolist()]

@@ -20,11 +20,12 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
+from weft.apps.labs.intervals import percent
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
 from weft.apps.labs.verdicts import Verdict, above, below, judge
-from weft.evaluation.statistics import Estimate, t_interval
+from weft.evaluation.statistics import Estimate
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -116,7 +117,7 @@ def order(
     kinds = zip(MODELS, (positions, "sinusoidal", "none"), strict=True)
     blind, aware, causal = (Condition(name, kind, steps // 4 if quick else steps, pairs) for name, kind in kinds)
     trials = run_trials(trial, [blind, aware, causal], seeds)
-    exact = {c: trials.estimate(c, "exact") for c in trials.conditions}
+    exact = {c: trials.percent(c, "exact") for c in trials.conditions}
     worst = {c: Estimate.exact(max(trials.values(c, "difference"))) for c in (blind, aware)}
     rows: list[Row] = [(c.model, exact[c], worst.get(c)) for c in trials.conditions]
     guesses = tuple((n, 100 / math.factorial(n)) for n in LENGTHS)
@@ -124,7 +125,7 @@ def order(
     series = []
     for c in trials.conditions:
         columns = zip(LENGTHS, *trials.values(c, "by length"), strict=True)
-        series.append(Series(c.model, tuple((n, t_interval(values)) for n, *values in columns)))
+        series.append(Series(c.model, tuple((n, percent(values)) for n, *values in columns)))
     series.append(Series("a guess, 1/n!", guesses))
     title = f"Without positions, the encoder copies {exact[blind].mean:.0f} % of the sequences, the causal decoder "
     chart = Chart("length", f"{title}{exact[causal].mean:.0f} %", "length (letters)", "exact match (%)", tuple(series))

@@ -55,9 +55,11 @@ def result_body(result: LabResult) -> list[Content]:
     checks = [(check.what, check.effect.text(), check.rule, element("b", check.outcome)) for check in verdict.checks]
     rows: list[tuple[str, Content]] = [
         ("claim", lab.claim),
+        ("tested", lab.tested),
         ("verdict", join([element("b", verdict.outcome), f". {verdict.sentence}"])),
         ("trained", lab.trains),
         ("paper", lab.paper),
+        ("what would change our mind", lab.doubt or "–"),
         ("seeds", seeds_text(result)),
     ]
     parts: list[Content] = [

@@ -4,8 +4,8 @@ Decoding is a search for the y with the highest log p(y|x) / |y|^α. Greedy sear
 beam search keeps k hypotheses, and exact search (branch and bound) finds the best output there is and proves it.
 Lectures write greedy ≤ beam ≤ exhaustive. Only half of that chain is a theorem: nothing scores above a proven best. A
 beam may score below greedy search in a sentence, where it drops the greedy hypothesis for others that look better for a
-while; it wins on average. And a better search is not a better output: with α = 0 every token lowers log p(y|x), so what
-the model scores highest is often too short, or empty; normalization by length (α = 1) mends that.
+while; it wins on average. And a better search is not a better output: with α = 0 every token lowers log p(y|x), so the
+output with the highest score is often too short, or empty; normalization by length (α = 1) mends that.
 
 A model that sorts letters is trained briefly, so that it is unsure, and decoded in five ways under both scores.
 """
@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import weft
+from weft.apps.labs.intervals import nonnegative, percent
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
@@ -43,6 +44,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 MEASURES = ("score above greedy", "% below greedy", "length, % of reference", "empty, %", "exact match, %")
 GAIN, WORSE, LENGTH, EMPTY, EXACT = MEASURES
+INTERVALS = {GAIN: t_interval, LENGTH: nonnegative}
 TASK: dict[str, Any] = {"length": 16, "symbols": 8}
 LIMITS: dict[str, Any] = {"max_ratio": 1, "max_extra": 4, "no_loops": False}  # short: proofs take time
 TOLERANCE = 1e-4  # scores that differ by less are equal
@@ -104,20 +106,16 @@ def _compare(
 
 
 def search(
-    seeds: int | Sequence[int] = 3,
-    *,
-    quick: bool = False,
-    steps: int = 120,
-    sentences: int = 150,
+    seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 120, sentences: int = 150,
     compared_by: float | None = None,
-) -> LabResult:
+) -> LabResult:  # fmt: skip
     """Run the lab. ``compared_by``: the α that scores are compared by; None: that of the search."""
     condition = Condition(steps, sentences // 5 if quick else sentences, compared_by)
     trials = run_trials(trial, [condition], seeds)
     rows = [f"{name}, α = {alpha}" for alpha in (0, 1) for name in SEARCHES]
     results = {row: trials.values(condition, row) for row in rows}
     values = {row: {name: [result[name] for result in results[row]] for name in MEASURES} for row in rows}
-    lengths, half = [t_interval(values[row][LENGTH]) for row in rows], len(SEARCHES)
+    lengths, half = [nonnegative(values[row][LENGTH]) for row in rows], len(SEARCHES)
     series = tuple(Series(f"α = {x}", tuple(enumerate(lengths[x * half :][:half]))) for x in (0, 1))
     title = f"With α = 0, the best outputs have {lengths[half - 1].mean:.0f} % of the reference's length"
     chart = Chart("length", title, "search", "length (% of the reference)", series, categories=tuple(SEARCHES))
@@ -127,14 +125,15 @@ def search(
         *(f"A sentence: {example}." for example in trials.values(condition, "example")[:1] if example),
         "Outputs that the length limit cut off are left out where scores are compared.",
     )
-    table = Table(("search", *MEASURES), [(row, *map(t_interval, values[row].values())) for row in rows])
+    cells = ([INTERVALS.get(name, percent)(v) for name, v in values[row].items()] for row in rows)
+    table = Table(("search", *MEASURES), [(row, *estimates) for row, estimates in zip(rows, cells, strict=True)])
     verdict = judge_searches(values, *counts)
     return LabResult(LAB, verdict, (table,), (chart,), notes, trials.seeds, trials.records(), quick)
 
 
 def judge_searches(values: dict[str, dict[str, list[float]]], violations: int, cases: int) -> Verdict:
     """``values``: measurements of each search, by seed; ``violations``: outputs that score above the proven best."""
-    gain, worse = t_interval(values["beam of 5, α = 0"][GAIN]), t_interval(values["beam of 2, α = 0"][WORSE])
+    gain, worse = t_interval(values["beam of 5, α = 0"][GAIN]), percent(values["beam of 2, α = 0"][WORSE])
     longer = difference(values["exact, α = 0"][LENGTH], values["exact, α = 1"][LENGTH])
     sentence = (
         f"{violations:,} of {cases:,} outputs of greedy and beam search score above the proven best. A beam of 5 "
@@ -144,7 +143,7 @@ def judge_searches(values: dict[str, dict[str, list[float]]], violations: int, c
     checks = [
         always("outputs of greedy and beam search that score above the proven best", violations, cases),
         above("mean gain of a beam of 5 over greedy search, in log p", gain),
-        above("sentences in which a beam of 2 scores below greedy search, in %", worse),
+        above("sentences in which a beam of 2 scores below greedy search, in %", worse, 1.0),
         above("what normalization adds to the length of the best outputs, in % of the reference", longer),
     ]
     return judge(checks, sentence)

@@ -7,6 +7,7 @@ and the links say which English words each French word comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from weft.evaluation.alignment import alignment_error_rate
@@ -67,3 +68,16 @@ def links_error(links: list[list[tuple[int, int]]], test: list[weft.Pair]) -> fl
     """The alignment error rate of links against those of the grammar, in percent."""
     gold = [pair.links or () for pair in test]
     return alignment_error_rate(links, gold, gold).error_rate
+
+
+def changed(run: weft.Translator, test: list[weft.Pair], seed: int, *, permute: bool = True) -> float:
+    """The percentage of sentences whose translation changes with permuted weights; or with the same, as a control."""
+    from weft.attention.edits import AttentionEdits, AttentionRow
+
+    random, differ = Random(seed), 0
+    for output in run.translate([pair.source for pair in test], kind="greedy"):
+        assert output.attention is not None
+        rows = [random.sample(row, len(row)) if permute else row for row in output.attention.tolist()]
+        edits = AttentionEdits(rows=tuple(AttentionRow(step, tuple(row)) for step, row in enumerate(rows)))
+        differ += run.with_edits(edits).translate(output.source, kind="greedy").text != output.text
+    return 100 * differ / len(test)

@@ -18,13 +18,13 @@ from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from weft.apps.labs.intervals import percent, points
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.merge_ties import LECTURE, first_in_text, learn_merges, tied_pairs
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
-from weft.apps.labs.verdicts import Verdict, above, judge
+from weft.apps.labs.verdicts import Verdict, above, below, judge
 from weft.data.pairs import Pair
-from weft.evaluation.statistics import difference
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -101,9 +101,9 @@ def subwords(
     conditions = {unit: Condition(unit, steps // 6 if quick else steps, unseen) for unit in UNITS}
     trials = run_trials(trial, [*conditions.values()], seeds)
     measures = (*TASKS.values(), "tokens of a word")
-    rows: list[Row] = [(c.unit, *(trials.estimate(c, name) for name in measures)) for c in conditions.values()]
+    rows: list[Row] = [(c.unit, *(trials.percent(c, name) for name in measures)) for c in conditions.values()]
     series = tuple(
-        Series(task, tuple((x, trials.estimate(condition, task)) for x, condition in enumerate(conditions.values())))
+        Series(task, tuple((x, trials.percent(condition, task)) for x, condition in enumerate(conditions.values())))
         for task in TASKS.values()
     )
     exact = {
@@ -135,9 +135,8 @@ def tie_note() -> str:
 
 def judge_units(exact: dict[str, list[float]]) -> Verdict:
     """``exact``: the share of right outputs by unit, in percent, for each seed."""
-    opened = {unit: difference(exact["words"], exact[unit]) for unit in ("BPE", "characters")}
-    dropout = difference(exact["BPE"], exact["BPE-dropout"])
-    finer = difference(exact["BPE"], exact["characters"])
+    opened = {unit: points(exact["words"], exact[unit]) for unit in ("BPE", "characters")}
+    dropout, finer = (points(exact["BPE"], exact[unit]) for unit in ("BPE-dropout", "characters"))
     sentence = (
         f"Compared with words, BPE changes the share of right outputs by {opened['BPE'].text('points')} and characters "
         f"by {opened['characters'].text('points')}. Compared with BPE, BPE-dropout changes it by "
@@ -146,5 +145,6 @@ def judge_units(exact: dict[str, list[float]]) -> Verdict:
     checks = [
         above("gain of BPE over words, in points", opened["BPE"], 10.0),
         above("gain of characters over words, in points", opened["characters"], 10.0),
+        below("right outputs of words, in percent", percent(exact["words"]), 5.0),
     ]
     return judge(checks, sentence)

@@ -25,20 +25,23 @@ def heading_lines(lab: Lab, width: int) -> Iterator[Text]:
 
 
 def result_lines(result: LabResult, width: int, ascii_only: bool) -> Iterator[Text]:
-    """Tables, charts, verdict, what the paper found, notes and what to try next."""
+    """Tables, charts, the claim as tested, verdict, paper, what would change the verdict, notes, what to try next."""
     for table in result.tables:
         yield Text()
-        yield from table_lines(table)
+        yield from table_lines(table, width)
     for chart in result.charts:
         yield Text()
         yield from chart_lines(chart, width, ascii_only=ascii_only)
     verdict = result.verdict
     yield Text()
+    yield from labeled("Tested", result.lab.tested, width)
     yield from labeled("Verdict", f"{verdict.outcome}. {verdict.sentence}", width, OUTCOME_STYLES[verdict.outcome])
     for check in verdict.checks:
         yield from labeled("", f"• {check}", width)
     yield from labeled("Seeds", seeds_text(result), width)
     yield from labeled("Paper", result.lab.paper, width)
+    if result.lab.doubt:
+        yield from labeled("Doubt", result.lab.doubt, width)
     for index, note in enumerate(result.notes):
         yield from labeled("Notes" if not index else "", note, width)
     for index, idea in enumerate(result.lab.next):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from weft.apps.labs.intervals import percent
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import RecipeError, TrainingError, WeftError, option
 from weft.evaluation.statistics import Estimate, t_interval
@@ -43,6 +44,10 @@ class Trials:
         """Its mean over the seeds, with the t interval."""
         return t_interval(self.values(condition, name))
 
+    def percent(self, condition: Hashable, name: str) -> Estimate:
+        """Its mean over the seeds, of a percentage."""
+        return percent(self.values(condition, name))
+
     def records(self) -> list[dict[str, Any]]:
         """All of it as values of JSON."""
         return [
@@ -66,7 +71,7 @@ def run_trials(
     """
     chosen = check_seeds(seeds)
     items = [(condition, seed) for condition in conditions for seed in chosen]
-    workers = min(worker_count(), len(items))
+    workers = min(worker_count(), len(items)) if trial.__module__ != "__main__" else 0  # none can import a script
     results: dict[Any, list[dict[str, Any]]] = {condition: [] for condition in conditions}
     with (
         tempfile.TemporaryDirectory(prefix="weft-labs-") as folder,  # removed here even if a worker is killed

@@ -3,5 +3,6 @@
 report.py       the sections together: `report(run)` → `RunReport`
 section.py      the protocol of a section
 outputs.py      the test set, translated once for all sections
-data.py, decisions.py, learning.py, scores.py, parts.py, confusions.py, calibration.py, examples.py, speed.py, card.py
+data.py, decisions.py, learning.py, scores.py, parts.py, confusions.py, calibration.py, confidence.py, examples.py,
+speed.py, card.py
 """

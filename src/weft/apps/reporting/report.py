@@ -15,6 +15,7 @@ from typing import Any
 from weft import __version__
 from weft.apps.reporting.calibration import calibration_section
 from weft.apps.reporting.card import card_section
+from weft.apps.reporting.confidence import confidence_section
 from weft.apps.reporting.confusions import confusions_section
 from weft.apps.reporting.data import DataSection, data_section
 from weft.apps.reporting.decisions import decisions_section
@@ -182,9 +183,11 @@ def _output_sections(
     """The sections about outputs; none for a language model, and without a test set."""
     if outputs is None or not outputs.has_outputs:
         return []
+    confidence = confidence_section(run, outputs)
     return [
         parts_section(outputs, data.frequencies),
         confusions_section(outputs),
         calibration_section(run, outputs),
+        *([] if confidence is None else [confidence]),
         examples_section(run, outputs, search),
     ]

@@ -51,6 +51,8 @@ def translation_record(translation: Translation, label: Label | None = None) -> 
         "ended": translation.ended,
         "gap": number(translation.gap),
         "proven": translation.proven,
+        "confidence": number(translation.confidence),
+        "flags": list(translation.flags),
         "length": len(translation.tokens) + (translation.ended == "end"),
         "coverage": coverage(translation),
         "copied": None,

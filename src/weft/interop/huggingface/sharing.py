@@ -22,7 +22,7 @@ from weft.runtime.activity import activity
 
 NAME = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 RUN_FILES = (
-    *("recipe.toml", "model.safetensors", "lengths.json", "metrics.json", "README.md"),
+    *("recipe.toml", "model.safetensors", "lengths.json", "confidence.json", "metrics.json", "README.md"),
     *("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
 )
 """Files of a run that are uploaded."""

@@ -617,3 +617,28 @@ def test_outputs_that_an_exact_search_gave_up_on(command: Command, runs: Runs, s
     said = command("translate", runs("lstm"), source, *exact, "--set", "search.max_nodes=1")
     message = "11 of 13 outputs are not proven to be the best; raise search.max_nodes = 1"
     assert said.stderr == f"weft: warning: {message}\n", "two lines are empty"
+
+
+class TestText:
+    def test_lines_of_several_sentences(self, command: Command, runs: Runs, tmp_path: Path) -> None:
+        path = tmp_path / "text.txt"
+        path.write_text("a b . c d .\n\n  - e a\n", "utf-8")
+        expected = command("translate", runs("lstm"), write_lines(tmp_path, ["a b .", "c d .", "e a"])).stdout
+        first, second, third = expected.splitlines()
+        assert command("translate", runs("lstm"), path, "--text").stdout == f"{first} {second}\n\n  - {third}\n"
+        out = tmp_path / "out.txt"
+        command("translate", runs("lstm"), path, "--text", "--output", out)
+        assert out.read_text("utf-8") == f"{first} {second}\n\n  - {third}\n"
+
+    @pytest.mark.parametrize("option", [["--n-best", "2"], ["--align"], ["--ray", "local"]])
+    def test_options_that_need_single_sentences(
+        self, refusal: Refusal, runs: Runs, source: Path, option: list[str]
+    ) -> None:
+        message = f"--text: cannot be used with {option[0]}; translate one sentence per line instead"
+        assert refusal("translate", runs("lstm"), source, "--text", *option) == message
+
+
+def write_lines(folder: Path, lines: list[str]) -> Path:
+    path = folder / "lines.txt"
+    path.write_text("".join(line + "\n" for line in lines), "utf-8")
+    return path

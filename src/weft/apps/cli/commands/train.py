@@ -185,7 +185,7 @@ def _train(request: TrainingRequest, team: Workers, *, watch: bool) -> None:
     from weft.apps.cli.terminal.tensorboard import with_tensorboard
     from weft.pairs.race.events import TimeUsed
     from weft.pairs.train import plan_run, train_run
-    from weft.training.events import Fitted
+    from weft.training.events import Finished, Fitted
 
     run = plan_run(request, team)
     if team.is_main and not run.resume and run.recipe.training.accumulate > request.settings().training.accumulate:
@@ -196,12 +196,16 @@ def _train(request: TrainingRequest, team: Workers, *, watch: bool) -> None:
             pass
         return
     plan: Fitted | TimeUsed | None = None
+    is_finished = False
     with closing(events):
         shown = with_tensorboard(ProgressReporter()(events), run.folder)
         for event in with_watch(shown, run.folder) if watch else shown:
             plan = event if isinstance(event, Fitted | TimeUsed) else plan
+            is_finished = is_finished or isinstance(event, Finished)
     if run.evaluates:
         _show_outcome(run.folder, device=run.recipe.training.device, limit=run.evaluation_items(plan))
+    if is_finished:
+        _calibrate(run.folder, device=run.recipe.training.device, limit=run.calibration_items(plan))
     typer.echo(run.folder)
 
 
@@ -222,6 +226,18 @@ def _show_outcome(folder: Path, *, device: str, limit: int | None = None) -> Non
         if outcome.forgetting_error is not None:
             typer.echo(f"weft: former task not measured: {outcome.forgetting_error}", err=True)
         typer.echo("\n".join([*outcome_lines(outcome), ""]))
+
+
+def _calibrate(folder: Path, *, device: str, limit: int | None) -> None:
+    """Fit how likely outputs of a finished run are right, for ``weft translate --confidence``."""
+    from weft.pairs.outcome import calibrate_run
+
+    try:
+        calibrate_run(folder, device=device, limit=limit)
+    except KeyboardInterrupt as interruption:
+        name = shlex.quote(str(folder))
+        typer.echo(f"weft: calibration interrupted; the run is complete: weft calibrate {name}", err=True)
+        raise typer.Exit(exit_code(interruption)) from None
 
 
 def outcome_lines(outcome: RunOutcome) -> list[str]:

@@ -28,6 +28,16 @@ from weft.apps.cli.arguments import (
     search_changes,
 )
 from weft.apps.cli.bad_lines import BadLinePolicy, BadLines
+from weft.apps.cli.confidence_options import (
+    Below,
+    ConfidenceOptions,
+    JudgedOutputs,
+    MinConfidence,
+    PrecisionTarget,
+    Review,
+    ShowConfidence,
+    ShowFlags,
+)
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
     RayAddress,
@@ -51,9 +61,28 @@ if TYPE_CHECKING:
     from weft.translation.windows import WindowSearch
 
 
+def _unless_standard_output(output: Path | None) -> Path | None:
+    return None if output == Path("-") else output
+
+
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Write to this file, which appears once it is complete; with --ray, a folder."),
+    typer.Option(
+        "--output",
+        callback=_unless_standard_output,
+        help="Write to this file, which appears once it is complete; with --ray, a folder.",
+    ),
+]
+
+
+Align = Annotated[
+    bool, typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word.")
+]
+
+
+Text = Annotated[
+    bool,
+    typer.Option("--text", help="Lines may have several sentences: each is translated, and the layout stays."),
 ]
 
 
@@ -67,6 +96,10 @@ class TranslationJob(NamedTuple):
     bad_lines: BadLinePolicy
     lines: range | None = None
     """The lines to translate, counted from 0; None: all."""
+    review: Path | None = None
+    """Where to list the outputs that are left out for their confidence."""
+    text: bool = False
+    """Whether a line may have several sentences."""
 
     @property
     def first_line(self) -> int:
@@ -77,7 +110,13 @@ class TranslationJob(NamedTuple):
     def search(self) -> WindowSearch:
         from weft.translation.windows import WindowSearch
 
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention)
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, self.text)
+
+    def check_text(self, ray: str | None) -> None:
+        """Fail on options that need single sentences."""
+        given = {"--n-best": self.format.n_best > 1, "--align": self.format.align, "--ray": ray is not None}
+        for option in (name for name, is_given in given.items() if self.text and is_given):
+            raise DataError(f"--text: cannot be used with {option}; translate one sentence per line instead")
 
     def stream(self) -> Iterator[str | BadLine | None]:
         """The source lines, and None whenever there are no more of them for now."""
@@ -111,6 +150,9 @@ class TranslationJob(NamedTuple):
             if search[name] is None:  # as before there were languages
                 del search[name]
         adapter = {} if self.arguments.adapter is None else {"--adapter": self.arguments.adapter}
+        _, _, _, shown, least, below, flags = self.format
+        confidence = {"--confidence": shown, "--min-confidence": least, "--below": below, "--flags": flags}
+        judged = confidence if shown or flags or least is not None else {}
         return {
             "weights": [RunFolder(run).content_hash() for run in self.arguments.runs],
             **adapter,
@@ -118,6 +160,8 @@ class TranslationJob(NamedTuple):
             "--n-best": self.format.n_best,
             "--align": self.format.align,
             "--json": self.format.as_json,
+            **judged,
+            **({"--text": True} if self.text else {}),
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -137,11 +181,15 @@ def command(
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     search: Search = None,
+    text: Text = False,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
-    align: Annotated[
-        bool,
-        typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word."),
-    ] = False,
+    align: Align = False,
+    confidence: ShowConfidence = False,
+    min_confidence: MinConfidence = None,
+    precision_target: PrecisionTarget = None,
+    below: Below = "blank",
+    review: Review = None,
+    flags: ShowFlags = False,
     as_json: Json = False,
     bad_lines: BadLines = "error",
     more: With = None,
@@ -156,33 +204,44 @@ def command(
     With --n-best N, each line gets up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated becomes an empty line (with --json, an object with an "error"); exit code 3.
 
-    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; if the
-    command is interrupted, the same command with --resume continues from there. With --part I/N, one of N jobs
-    translates its share of the lines; once all have finished, the same command with --merge joins their outputs.
+    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; after
+    an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
+    the lines; once all have finished, the same command with --merge joins their outputs.
     """
-    output = None if output == Path("-") else output
-    policy = BadLinePolicy(bad_lines)
-    file = one_file(files, ray)
-    if resume:
-        _check_resume(file, output)
+    policy, file = BadLinePolicy(bad_lines), one_file(files, ray)
+    _check_resume(file, output, resume=resume)
     arguments = RunArguments(run, more, device, precision, engine, adapter)
     arguments.check()
-    settings = search_changes(run, search, changes)
-    languages = {"source_language": source_language, "target_language": target_language}
-    settings |= {name: language for name, language in languages.items() if language is not None}
+    judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review, flags)
+    judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
+    settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
-    job = TranslationJob(file, arguments, settings, _output_format(n_best, align, as_json), policy)
+    output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text)
+    job.check_text(ray)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
     elif merge:
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
-    elif output is None:
+    else:
+        translate_file(job, output, resume=resume)
+
+
+def translate_file(job: TranslationJob, output: Path | None, *, resume: bool) -> None:
+    """Translate a whole file, to standard output or into another file."""
+    if output is None:
         _translate(job.load(), job, job.stream(), _to_stdout)
-        policy.finish()
+        job.bad_lines.finish()
     else:
         translate_to_file(job, output, resume=resume)
+
+
+def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
+    """The changes of search settings, those of languages included."""
+    settings = search_changes(run, search, changes)
+    return settings | {name: language for name, language in languages.items() if language is not None}
 
 
 def _output_format(n_best: int, align: bool, as_json: bool) -> OutputFormat:
@@ -234,32 +293,35 @@ def _translate(
     from weft.translation.text_warnings import CHECKED_LINES, warn_of_sources, warn_of_unproven
 
     search = model.search_settings(job.settings)
+    judged = JudgedOutputs(model, job.format, job.review)
     outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window, results in job.search.translate_stream(model, stream, file=job.file):
             translations, content = format_window(job, window, results, first_line)
             if not outputs:
-                sources = [translation.source for translation in islice(translations, CHECKED_LINES)]
+                sources = [translation.source for translation in islice(translations.values(), CHECKED_LINES)]
                 warn_of_sources(model, job.arguments.run, job.file, sources)
             write(window, content.encode("utf-8"), skipped=len(window) - len(translations))
+            judged.add(translations)
             first_line += len(window)
             outputs += len(translations)
-            cut_off += sum(translation.ended_by_length for translation in translations)
+            cut_off += sum(translation.ended_by_length for translation in translations.values())
             if search.kind == "exact":
-                unproven += sum(not one.proven and bool(one.token_scores) for one in translations)
+                unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
+    judged.finish()
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 
 
 def format_window(
     job: TranslationJob, window: Sequence[str | BadLine], results: Sequence[Translation | DataError], first_line: int
-) -> tuple[list[Translation], str]:
-    """The translations of the lines that are not skipped, and the output of all of them."""
+) -> tuple[dict[int, Translation], str]:
+    """The translations of the lines that are not skipped, by their numbers, and the output of all of them."""
     from weft.data.reading.lines import BadLine
     from weft.data.reading.text_files import display_name
 
     remaining = iter(results)
-    translations: list[Translation] = []
+    translations: dict[int, Translation] = {}
     content: list[str] = []
     for number, line in enumerate(window, first_line):
         result = line if isinstance(line, BadLine) else next(remaining)
@@ -269,7 +331,7 @@ def format_window(
             job.bad_lines.report(message)
             content.append(job.format.skipped(message))
         else:
-            translations.append(result)
+            translations[number] = result
             content.append(job.format.lines(result))
     return translations, "".join(content)
 
@@ -279,10 +341,12 @@ def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) 
     sys.stdout.buffer.flush()
 
 
-def _check_resume(file: str, output: Path | None) -> None:
-    """Fail if there is no output to resume, or the source cannot be read again."""
+def _check_resume(file: str, output: Path | None, *, resume: bool) -> None:
+    """With --resume, fail if there is no output to resume, or the source cannot be read again."""
     from weft.data.reading.text_files import display_name
 
+    if not resume:
+        return
     if output is None:
         raise DataError("--resume: needs --output FILE, the output to resume")
     check_file(file)

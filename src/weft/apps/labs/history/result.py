@@ -14,8 +14,9 @@ from weft.apps.bench.environment import environment
 from weft.apps.labs.history.judgment import JudgedClaim, Results, judge_history
 from weft.apps.labs.history.models import BY_KEY
 from weft.apps.labs.history.task import LENGTHS, LONGEST
+from weft.apps.labs.intervals import percent
 from weft.apps.labs.text import OUTCOME_STYLES, labeled
-from weft.evaluation.statistics import Estimate, t_interval
+from weft.evaluation.statistics import Estimate
 from weft.files import save_text
 from weft.pictures.charts.chart import Chart, Series
 from weft.pictures.charts.table import Row, Table, table_lines
@@ -51,12 +52,12 @@ class HistoryResult:
 
     def exact(self, key: str, index: int) -> Estimate:
         """Exact match at one of `LENGTHS`."""
-        return t_interval([row["exact"][index] for row in self.results[key]])
+        return percent([row["exact"][index] for row in self.results[key]])
 
     def error(self, key: str) -> Estimate | None:
         """The alignment error rate; None without attention."""
         rates = [row["error"] for row in self.results[key]]
-        return None if None in rates else t_interval(rates)
+        return None if None in rates else percent(rates)
 
     def table(self, *, intervals: bool = True) -> Table:
         """Size, exact match by length and alignment error rate of each model; without intervals it is narrow."""
@@ -159,7 +160,7 @@ class HistoryResult:
 
 def result_lines(result: HistoryResult, width: int, ascii_only: bool) -> Iterator[Text]:
     """Table, charts, verdicts and seeds."""
-    yield from table_lines(result.table(intervals=False))
+    yield from table_lines(result.table(intervals=False), width)
     for chart in result.charts():
         yield Text()
         yield from chart_lines(chart, width, ascii_only=ascii_only)

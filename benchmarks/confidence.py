@@ -1,0 +1,247 @@
+"""Confidence on test sets: does it tell right from wrong, is it calibrated, are targets kept, and what does it cost?
+
+    python benchmarks/confidence.py runs/g2p-fre runs/dates runs/tatoeba
+    python benchmarks/confidence.py runs/django --data folder/with/the/data --target 0.95 --json results.json
+
+Each run is calibrated on its validation set (confidence.json is written, as weft train and weft calibrate do; --keep
+uses the one that is there) and measured on the test set of its recipe:
+
+    AUROC       the probability that a right output has more confidence than a wrong one
+    ECE         expected calibration error, ten bins; its expectation from sampling alone if confidence were perfect
+                ("by chance")
+    precision   of the accepted outputs with its 95 % interval (Wilson), and whether that interval reaches the target
+    coverage    the share of accepted outputs, beside what was promised
+    chrF        sentences: rank correlation of confidence and sentence chrF, and the share of all sentences below
+                chrF 30 that are in the least confident tenth
+    cost        seconds of a search of the test set, and of reading all confidences after it, the best of three
+    features    AUROC with further features (--features): the margin to the next hypothesis, the optimality gap,
+                entropy of attention, unattended source tokens; fitted on the validation set like the others
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.evaluation.calibrate import LIMIT, Criterion, calibrate, criterion_named, sentence_chrf
+from weft.evaluation.calibration import calibrate as calibration
+from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, rank_correlation
+from weft.evaluation.pairs import EvaluationItems, find_scorable_items
+from weft.translation.confidence import feature_matrix
+from weft.translation.translator import Translator
+
+UNATTENDED = 0.2
+"""Total attention below which a source token counts as never attended."""
+
+
+def items_of(run: Translator, split: str, limit: int | None) -> EvaluationItems:
+    items = find_scorable_items(run, None, grouping=run.recipe.evaluation.references, split=split).items
+    if limit is None or limit >= len(items.sources):
+        return items
+    chosen = np.random.default_rng(1).permutation(len(items.sources))[:limit]
+    return EvaluationItems([items.sources[item] for item in chosen], [items.references[item] for item in chosen])
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share."""
+    if not count:
+        return 0.0, 1.0
+    z, share = 1.96, right / count
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    width = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return middle - width, middle + width
+
+
+def chance_error(confidences: np.ndarray, draws: int = 200) -> float:
+    """The mean ECE of outcomes that are drawn with exactly these probabilities."""
+    generator = np.random.default_rng(1)
+    errors = [
+        calibration(confidences.tolist(), (generator.random(len(confidences)) < confidences).tolist()).error
+        for _ in range(draws)
+    ]
+    return float(np.mean(errors))
+
+
+def kept_targets(run: Translator, targets: list[float], confidences: np.ndarray, right: np.ndarray) -> list[Any]:
+    assert run.confidence is not None
+    rows = []
+    for target in targets:
+        threshold = run.confidence.threshold(target)
+        if threshold is None:
+            rows.append({"target": target, "reached": False})
+            continue
+        accepted = confidences >= threshold.confidence
+        low, high = wilson(int(right[accepted].sum()), int(accepted.sum()))
+        rows.append(
+            {
+                "target": target,
+                "reached": True,
+                "confidence": threshold.confidence,
+                "promised_coverage": threshold.coverage,
+                "coverage": float(accepted.mean()),
+                "precision": float(right[accepted].mean()) if accepted.any() else None,
+                "interval": [low, high],
+                "kept": high >= target,
+            }
+        )
+    return rows
+
+
+def further_features(run: Translator, items: EvaluationItems) -> tuple[np.ndarray, list[str]]:
+    """The features of confidence.json, then the others one by one; and the outputs."""
+    beam = run.search_settings({}).kind == "beam"
+    outputs = run.translate(items.sources, return_attention=run.recipe.model.attends, n_best=2 if beam else 1)
+    columns = []
+    for output in outputs:
+        margin = output.log_probability - output.alternatives[0].log_probability if output.alternatives else 20.0
+        gap = 20.0 if output.gap is None else output.gap
+        entropy = unattended = 0.0
+        if output.attention is not None and output.attention.size:
+            weights = np.clip(output.attention, 1e-9, 1.0)
+            entropy = float(-(weights * np.log(weights)).sum(1).mean())
+            unattended = float((output.attention.sum(0)[:-1] < UNATTENDED).mean()) if weights.shape[1] > 1 else 0.0
+        columns.append([math.log1p(max(margin, 0.0)), math.log1p(max(gap, 0.0)), entropy, unattended])
+    features = np.column_stack([np.nan_to_num(feature_matrix(outputs)), np.array(columns)])
+    return features, [output.text for output in outputs]
+
+
+def ablation(run: Translator, criterion: Criterion, limit: int | None) -> dict[str, float | None]:
+    """AUROC on the test set with more features and with fewer."""
+    valid, test = items_of(run, "valid", LIMIT), items_of(run, "test", limit)
+    features, texts = further_features(run, valid)
+    new, new_texts = further_features(run, test)
+    right, new_right = criterion.right(texts, valid), criterion.right(new_texts, test)
+    base = list(range(7))
+    sets = {
+        "log p(y|x) alone": [0],
+        "without the weakest token": base[:6],
+        "all of confidence.json": base,
+        "with the margin": [*base, 7],
+        "with the gap": [*base, 8],
+        "with attention": [*base, 9, 10],
+        "with all": [*base, 7, 8, 9, 10],
+    }
+    results = {}
+    for name, columns in sets.items():
+        fitted = fit_confidence(features[:, columns], right)
+        results[name] = auroc(interpolate(fitted.curve, fitted.logistic.scores(new[:, columns])), new_right)
+    return results
+
+
+def measure(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    run = weft.load(path, device=arguments.device, engine=arguments.engine)
+    if arguments.data is not None:
+        data = run.recipe.data.model_copy(update={"folder": str(arguments.data)})
+        run.recipe = run.recipe.model_copy(update={"data": data})
+    run.recipe = run.recipe.accepting_new_data()
+    if not (arguments.keep and run.confidence is not None):
+        calibrate(run)
+    model = run.confidence
+    assert model is not None
+    items = items_of(run, "test", arguments.limit)
+    criterion = criterion_named(run.recipe, model.right)
+    searches, readings = [], []
+    for _ in range(3):
+        start = time.perf_counter()
+        outputs = run.translate(items.sources, return_attention=False)
+        middle = time.perf_counter()
+        confidences = np.array([0.0 if one.confidence is None else one.confidence for one in outputs])
+        searches.append(middle - start)
+        readings.append(time.perf_counter() - middle)
+    texts = [output.text for output in outputs]
+    right = criterion.right(texts, items)
+    error = calibration(confidences.tolist(), right.tolist()).error
+    result: dict[str, Any] = {
+        "run": str(path),
+        "right": model.right,
+        "validation": {"outputs": model.outputs, "accuracy": model.accuracy, "auroc": model.auroc},
+        "test": {
+            "outputs": len(right),
+            "accuracy": float(right.mean()),
+            "auroc": auroc(confidences, right),
+            "auroc_of_log_p": auroc(np.array([output.log_probability for output in outputs]), right),
+            "ece": error,
+            "ece_by_chance": chance_error(confidences),
+        },
+        "targets": kept_targets(run, arguments.target, confidences, right),
+        "cost": {"search": min(searches), "confidence": min(readings), "share": min(readings) / min(searches)},
+    }
+    if criterion.chrf is not None:
+        scores = np.array(sentence_chrf(texts, items))
+        lowest = np.argsort(confidences)[: max(1, len(scores) // 10)]
+        poor = int((scores < 30).sum())
+        result["chrf"] = {
+            "rank_correlation": rank_correlation(confidences, scores),
+            "below_30": poor / len(scores),
+            "in_lowest_tenth": float((scores[lowest] < 30).sum() / poor) if poor else None,
+        }
+    if arguments.features:
+        result["features"] = ablation(run, criterion, arguments.limit)
+    return result
+
+
+def show(result: dict[str, Any]) -> None:
+    test, valid, cost = result["test"], result["validation"], result["cost"]
+    value = {name: "none" if number is None else f"{number:.3f}" for name, number in test.items() if name != "outputs"}
+    print(f"{result['run']}   right: {result['right']}; {valid['outputs']:,} validation outputs")
+    print(f"  test      {test['outputs']:,} outputs, {value['accuracy']} right")
+    print(f"  AUROC     {value['auroc']}   (log p(y|x) alone: {value['auroc_of_log_p']})")
+    print(f"  ECE       {value['ece']}   (by chance: {value['ece_by_chance']})")
+    for row in result["targets"]:
+        if not row["reached"]:
+            print(f"  target    {row['target']:.2f}: not reached by any threshold")
+            continue
+        precision = "none accepted" if row["precision"] is None else f"{row['precision']:.3f}"
+        print(
+            f"  target    {row['target']:.2f}: precision {precision} "
+            f"[{row['interval'][0]:.3f}, {row['interval'][1]:.3f}] {'kept' if row['kept'] else 'MISSED'}; "
+            f"coverage {row['coverage']:.3f}, promised {row['promised_coverage']:.3f}"
+        )
+    if "chrf" in result:
+        chrf = result["chrf"]
+        tenth = "none" if chrf["in_lowest_tenth"] is None else f"{chrf['in_lowest_tenth']:.1%}"
+        print(
+            f"  chrF      rank correlation {chrf['rank_correlation']:.3f}; lowest tenth has {tenth} of those below 30"
+        )
+    print(f"  cost      {cost['search']:.2f} s search, {cost['confidence']:.3f} s confidence: {cost['share']:.2%}")
+    for name, number in result.get("features", {}).items():
+        print(f"  features  {name:<26} AUROC {'none' if number is None else f'{number:.4f}'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--data", type=Path, help="the folder of the data files, if the recipes name another")
+    parser.add_argument("--target", type=float, action="append", help="precision target; may be repeated")
+    parser.add_argument("--limit", type=int, help="use a random sample of the test set")
+    parser.add_argument("--features", action="store_true", help="AUROC with further features")
+    parser.add_argument("--keep", action="store_true", help="use the confidence.json that is there")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--engine", default="torch")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    arguments = parser.parse_args()
+    arguments.target = arguments.target or [0.8, 0.9, 0.95, 0.99]
+    results = []
+    for path in arguments.runs:
+        results.append(measure(path, arguments))
+        show(results[-1])
+    at_95 = [row for result in results for row in result["targets"] if row["target"] == 0.95 and row["reached"]]
+    if len(results) > 1 and at_95:
+        within = sum(abs(row["coverage"] - row["promised_coverage"]) <= 0.03 for row in at_95)
+        print(
+            f"target 0.95: reached by {len(at_95)} of {len(results)} runs; kept within its interval by "
+            f"{sum(row['kept'] for row in at_95)}, coverage within 3 points by {within}"
+        )
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Flags: names for what is suspicious about an output, so that a program can filter by them.
+
+    untranslated       the output is the source, or three quarters of its words are copied from there
+    cut                the output did not end by itself: a length limit or constraints ended it
+    repeats            a phrase occurs three times in a row, or one of three or more words twice
+    skipped-source     the output is shorter for its source than nearly all references are; or, where attention was
+                       returned, a stretch of the source has received none
+    unlike-training    the source is longer than nearly all others, or has more pairs of neighboring tokens that are new
+    unknown-tokens     the source or the output has tokens that the vocabulary does not
+    numbers-differ     a number of the source is not in the output, or the reverse
+    placeholder-lost   a placeholder, tag, URL or e-mail address of the source is not exactly as often in the output
+
+What is normal depends on the pairs: inflected forms may equal their lemmas, and dates change their numbers. So
+`weft.evaluation.flag_rules` learns `FlagRules`, and confidence.json has them: a flag that more than `MAX_RATE` of the
+validation references would have is off, and the limits of lengths and of new pairs of tokens are quantiles. Without a
+calibration, only flags are given that are right for any pairs: `ALWAYS`. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from weft.search.repetition import runs
+from weft.text import specials
+from weft.text.words import words
+
+if TYPE_CHECKING:
+    from weft.translation.results import Translation
+
+FLAGS = (
+    *("untranslated", "cut", "repeats", "skipped-source"),
+    *("unlike-training", "unknown-tokens", "numbers-differ", "placeholder-lost"),
+)
+ALWAYS = ("cut", "unknown-tokens", "placeholder-lost")
+"""Flags that need no calibration."""
+MAX_RATE = 0.02
+"""The share of validation references that may have a flag that is meaningful for a run."""
+COPIED_SHARE = 0.75
+MIN_STRETCH = 3
+"""Source tokens that a stretch without attention has, at least."""
+BITS = 1 << 18
+"""Size of the table of neighboring tokens."""
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+PLACEHOLDER = re.compile(
+    r"\{[A-Za-z_]?[\w.:!\[\]-]*\}"  # {name}, {0:.2f}, {}
+    r"|%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%[#0+-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]\b"  # %(n)d, %s, %5.2f
+    r"|</?[A-Za-z][^<>]{0,200}>"  # <x id="1"/>, </b>
+    r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+)
+"""What must come out as it went in."""
+UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
+
+
+@dataclass(frozen=True)
+class FlagRules:
+    """What is normal for the outputs of a run."""
+
+    off: tuple[str, ...] = tuple(name for name in FLAGS if name not in ALWAYS)
+    """Flags that are not given."""
+    least_ratio: float = 0.0
+    """The fewest output tokens per source token."""
+    least_attention: float = 0.0
+    """The least attention of a stretch of source tokens, relative to an even distribution."""
+    longest: int = 1_000_000
+    """The most source tokens."""
+    novelty: float = 1.0
+    """The largest share of neighboring source tokens that are not neighbors in the training data."""
+    neighbors: bytes = field(default=b"", repr=False)
+    """`BITS` bits: the hashes of neighboring source tokens of the training data; empty: not known."""
+
+
+NO_RULES = FlagRules()
+"""Those of a run that is not calibrated."""
+
+
+def flags_of(translation: Translation, rules: FlagRules) -> tuple[str, ...]:
+    """The flags of an output, in the order of `FLAGS`."""
+    return tuple(name for name in FLAGS if name not in rules.off and RULES[name](translation, rules))
+
+
+def text_flags(source: str, text: str) -> set[str]:
+    """The flags that two texts have whatever was searched: also those of a reference."""
+    rules = {
+        "untranslated": is_untranslated,
+        "repeats": lambda _, text: repeats(text),
+        "numbers-differ": numbers_differ,
+        "placeholder-lost": loses_placeholders,
+    }
+    return {name for name, rule in rules.items() if rule(source, text)}
+
+
+def is_untranslated(source: str, text: str) -> bool:
+    """Whether an output is its source, or three quarters of its words (of at least four) are copied from there."""
+    if text.casefold().split() == source.casefold().split():
+        return any(character.isalpha() for character in text)
+    if len(set(text.split()) & set(source.split())) < 2:  # most outputs: the rest takes longer
+        return False
+    output = [word for word in words(text.casefold()) if word.isalpha() and len(word) > 1]
+    if len(output) < 4:
+        return False
+    given = Counter(words(source.casefold()))
+    return sum((Counter(output) & given).values()) >= COPIED_SHARE * len(output)
+
+
+def repeats(text: str) -> bool:
+    """Whether a phrase of words occurs three times in a row, or one of three or more words twice."""
+    units = text.split()
+    if len(set(units)) > len(units) - 2:  # nothing occurs three times, nor three words twice
+        return False
+    for length in range(1, len(units) // 2 + 1):
+        copies = 2 if length >= 3 else 3
+        for start, stop in runs(units, length):
+            if stop - start >= copies * length and any(map(str.isalpha, "".join(units[start : start + length]))):
+                return True
+    return False
+
+
+def numbers_differ(source: str, text: str) -> bool:
+    """Whether the numbers of two texts differ, separators, leading zeros and placeholders aside."""
+    if NUMBER.findall(source) == NUMBER.findall(text):
+        return False
+    return _normalized_numbers(source) != _normalized_numbers(text)
+
+
+def _normalized_numbers(text: str) -> list[str]:
+    numbers = NUMBER.findall(PLACEHOLDER.sub(" ", text))
+    return sorted(re.sub(r"[.,]", "", number).lstrip("0") or "0" for number in numbers)
+
+
+def loses_placeholders(source: str, text: str) -> bool:
+    """Whether a placeholder of the source is not exactly as often in the output."""
+    if not any(character in source for character in "{%<@:"):
+        return False
+    expected = Counter(PLACEHOLDER.findall(source))
+    return any(text.count(placeholder) != count for placeholder, count in expected.items())
+
+
+def skips_source(translation: Translation, rules: FlagRules) -> bool:
+    """Whether part of the source seems to have no counterpart in the output."""
+    source_length = len(translation.source_tokens)
+    if (1 + len(translation.ids)) / (1 + source_length) < rules.least_ratio:
+        return True
+    return stretch_attention(translation) < rules.least_attention
+
+
+def stretch_attention(translation: Translation) -> float:
+    """The attention of the least attended stretch of source tokens, of a uniform share 1; 1 if it is not known.
+
+    The attention of a source token is its sum over all output tokens, relative to output tokens per source token; that
+    of a stretch is the largest of its tokens.
+    """
+    attention = translation.attention
+    if attention is None or attention.ndim != 2 or attention.shape[1] <= MIN_STRETCH or not len(attention):
+        return 1.0
+    received = attention.sum(0)[:-1] * (attention.shape[1] / len(attention))
+    return float(min(max(received[start : start + MIN_STRETCH]) for start in range(len(received) - MIN_STRETCH + 1)))
+
+
+def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
+    """Whether a source is longer, or has more new pairs of neighboring tokens, than nearly all validation sources."""
+    if len(translation.source_tokens) > rules.longest:
+        return True
+    return bool(rules.neighbors) and novelty(translation.source_tokens, rules.neighbors) > rules.novelty
+
+
+def novelty(tokens: Sequence[str], neighbors: bytes) -> float:
+    """The share of neighboring tokens that are not in a table of `neighbor_table`."""
+    positions = _positions(tokens)
+    unseen = sum(not neighbors[position >> 3] >> (position & 7) & 1 for position in positions)
+    return unseen / len(positions) if positions else 0.0
+
+
+def neighbor_table(sources: Iterable[Sequence[str]]) -> bytes:
+    """The hashes of all neighboring tokens of sources, as a table of bits."""
+    table = bytearray(BITS // 8)
+    for tokens in sources:
+        for position in _positions(tokens):
+            table[position >> 3] |= 1 << (position & 7)
+    return bytes(table)
+
+
+def _positions(tokens: Sequence[str]) -> list[int]:
+    return [_position(left, right) for left, right in pairwise(("", *tokens))]
+
+
+@lru_cache(maxsize=1 << 16)
+def _position(left: str, right: str) -> int:
+    return zlib.crc32(f"{left}\0{right}".encode("utf-8", "replace")) % BITS
+
+
+RULES: dict[str, Callable[[Translation, FlagRules], bool]] = {
+    "untranslated": lambda output, _: is_untranslated(output.source, output.text),
+    "cut": lambda output, _: output.ended != "end",
+    "repeats": lambda output, _: repeats(output.text),
+    "skipped-source": skips_source,
+    "unlike-training": is_unlike_training,
+    "unknown-tokens": lambda output, _: UNKNOWN in output.source_tokens or specials.UNKNOWN in output.ids,
+    "numbers-differ": lambda output, _: numbers_differ(output.source, output.text),
+    "placeholder-lost": lambda output, _: loses_placeholders(output.source, output.text),
+}
+
+
+def rules_record(rules: FlagRules) -> dict[str, Any]:
+    """For JSON; `read_rules` is the inverse."""
+    return {
+        "off": list(rules.off),
+        "least_ratio": rules.least_ratio,
+        "least_attention": rules.least_attention,
+        "longest": rules.longest,
+        "novelty": rules.novelty,
+        "neighbors": base64.b64encode(zlib.compress(rules.neighbors, 9)).decode("ascii"),
+    }
+
+
+def read_rules(content: Any) -> FlagRules:
+    """The rules of a file; `ValueError`, `KeyError` or `TypeError` if something is wrong in it."""
+    numbers = [content[name] for name in ("least_ratio", "least_attention", "longest", "novelty")]
+    if any(isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one <= 1e6 for one in numbers):
+        raise ValueError("flags: expected numbers from 0 to 1,000,000")
+    if not isinstance(content["off"], list) or not set(content["off"]) <= set(FLAGS):
+        raise ValueError(f"flags: off: expected names among {', '.join(FLAGS)}")
+    encoded = content["neighbors"]
+    if not isinstance(encoded, str) or len(encoded) > BITS // 4:
+        raise ValueError("flags: neighbors: expected Base64 of a table")
+    try:
+        neighbors = zlib.decompressobj().decompress(base64.b64decode(encoded, validate=True), BITS // 8 + 1)
+    except zlib.error:
+        raise ValueError("flags: neighbors: not a compressed table") from None
+    if neighbors and len(neighbors) != BITS // 8:
+        raise ValueError("flags: neighbors: a table of another size")
+    return FlagRules(tuple(content["off"]), numbers[0], numbers[1], int(numbers[2]), numbers[3], neighbors)
