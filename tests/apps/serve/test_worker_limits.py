@@ -166,3 +166,10 @@ def test_the_priority_of_a_thread() -> None:
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_a_cancellation_restores_gradients() -> None:
+    """Leaving ``torch.no_grad`` is a PyTorch function, too."""
+    with pytest.raises(Abandoned), Cancellation(lambda: True), torch.no_grad():
+        torch.zeros(1)
+    assert torch.is_grad_enabled()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from weft.apps.serve.costs import Cost, Lengths, Limits, ModelShape, check, check_time
@@ -40,7 +41,7 @@ class Cancellation(TorchFunctionMode):
         self.is_abandoned = is_abandoned
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.is_abandoned():
+        if func is not torch._C._set_grad_enabled and self.is_abandoned():  # leaving `no_grad` must not fail
             raise Abandoned
         return func(*args, **(kwargs or {}))
 
