@@ -63,15 +63,16 @@ def evaluate_run(folder: Path, *, device: str = "auto", limit: int | None = None
 
 
 def calibrate_run(folder: Path, *, device: str = "auto", limit: int | None = None) -> bool:
-    """Fit the confidence of a run that this process has just trained; False if its validation set is too small.
+    """Fit the confidence of a run that this process has just trained; False if its validation set is too small, or if
+    the recipe asks for no validations.
 
     The run is complete without it: if it fails, there is a warning. ``limit``: validation pairs to translate, at most.
     """
     try:
         recipe = load_recipe(RunFolder(folder).recipe).accepting_new_data()
-        if recipe.source_role == "none" or not has_corpus(recipe, "valid"):
+        if recipe.source_role == "none" or not has_corpus(recipe, "valid") or not recipe.training.validate_every:
             return False
-        if len(find_pairs(recipe, None, split="valid", limit=MIN_OUTPUTS).pairs) < MIN_OUTPUTS:
+        if len(find_pairs(recipe, None, split="valid").pairs) < MIN_OUTPUTS:
             return False
         with activity("calibrating"):
             run = load(folder, device=device, engine="torch")
