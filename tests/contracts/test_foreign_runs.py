@@ -199,6 +199,7 @@ OTHERS = {
     "serve": "below",
     "lab": "takes no run",
     "history": "takes no run",
+    "course": "takes no run",
     "push": "below",
     "pull": "below",
 }

@@ -33,9 +33,10 @@ from weft.recipe import Recipe, parse_change
 from weft.recipe.toml import with_comments
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import with_facts
+from weft.training import train as core
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started
-from weft.training.train import Events, TrainingOptions, train_with
+from weft.training.train import Events, TrainingOptions
 
 MIN_CALIBRATION = 200
 """Validation pairs that a run is calibrated with even if its time is up."""
@@ -229,7 +230,7 @@ def train_planned(
     if run.limit is not None:
         fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
-    events = annotated(train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
     if options.model is None and options.workers.is_main:
         events = _with_exports(events, RunFolder(run.folder), run.recipe)
     yield from events

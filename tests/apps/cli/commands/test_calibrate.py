@@ -59,7 +59,9 @@ def test_training_ends_with_a_calibration_if_there_are_pairs_for_it(
     command: Command, tiny: Tiny, tmp_path: Path, size: int
 ) -> None:
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(write_toml(tiny({"data.valid_size": size, "training.steps": 2})), "utf-8")
+    recipe.write_text(
+        write_toml(tiny({"data.valid_size": size, "training.steps": 2, "training.validate_every": 2})), "utf-8"
+    )
     command("train", recipe, "--out", tmp_path / "trained")
     assert (tmp_path / "trained" / "confidence.json").is_file() == (size == 50)
 
@@ -67,5 +69,9 @@ def test_training_ends_with_a_calibration_if_there_are_pairs_for_it(
 def test_in_python_too(tiny: Tiny, tmp_path: Path) -> None:
     import weft
 
-    list(weft.train(tiny({"data.valid_size": 50, "training.steps": 2}), tmp_path / "trained"))
+    list(
+        weft.train(
+            tiny({"data.valid_size": 50, "training.steps": 2, "training.validate_every": 2}), tmp_path / "trained"
+        )
+    )
     assert weft.load(tmp_path / "trained").confidence is not None
