@@ -1,0 +1,177 @@
+"""Files of arrays that the rows of a table name: pictures, frames and sound, alone or as members of archives.
+
+Names are relative to the folder of the table. ``pictures.zip/a.png`` is a member of an archive. If there is no file of
+a name, it is sought in the archives in that folder: ``train.tsv`` with ``pictures.zip`` beside it works whether its
+rows say ``a.png`` or ``pictures/a.png``.
+
+A table may come from a stranger. Unless its reader was told otherwise, it cannot make weft read a file outside its
+folder: neither by ``..`` nor by an absolute path nor by a link. Pipes and devices are never opened. Each failure is a
+`DataError` of one line, with the row if the caller says which: ``train.tsv:17: pictures/a.png: no such file``.
+"""
+
+from __future__ import annotations
+
+from errno import EISDIR
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from weft.data.arrays import frames, pictures
+from weft.data.arrays.archives import Archive, check_random_access, is_archive, open_archive
+from weft.data.arrays.limits import DEFAULT_LIMITS, ArrayLimits
+from weft.errors import DataError, plural, quote
+from weft.files import read_bounded
+
+SUFFIXES = (*pictures.SUFFIXES, *frames.SUFFIXES)
+"""Endings of names of arrays."""
+_ZIP = b"PK\x03\x04"
+
+
+def names_array(text: str) -> bool:
+    """Whether a text is the name of a picture, of frames or of sound, by its ending."""
+    return text.lower().endswith(SUFFIXES)
+
+
+def names_picture(text: str) -> bool:
+    return text.lower().endswith(pictures.SUFFIXES)
+
+
+def read_array(data: bytes, name: str, limits: ArrayLimits = DEFAULT_LIMITS) -> np.ndarray:
+    """The array in the bytes of a file, whose kind the first bytes tell: a picture (height, width, channels) of uint8,
+    or frames (time, features) of uint8, float16 or float32."""
+    limits.check_bytes(name, len(data))
+    if data.startswith(frames.MAGIC):
+        return frames.read_npy(data, name, limits)
+    if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
+        return frames.read_wav(data, name, limits)
+    if data.startswith(_ZIP) and not name.lower().endswith(".npz"):
+        raise DataError(f"{name}: an archive; name one of its members: {name}/…")
+    return pictures.read_picture(data, name, limits)
+
+
+class ArrayFiles:
+    """Reads the arrays that a table names. It can be pickled; open archives are opened again by the other process."""
+
+    def __init__(self, folder: Path | str, *, limits: ArrayLimits = DEFAULT_LIMITS, outside: bool = False) -> None:
+        """``folder``: that of the table, or an archive. ``outside``: names may leave the folder; for tables whose
+        author is trusted, such as those that were named on the command line."""
+        self.folder = Path(folder)
+        self.limits = limits
+        self.outside = outside
+        self._archives: dict[Path, Archive] = {}
+        self._neighbors: list[Path] | None = None
+
+    @classmethod
+    def of_table(cls, table: Path | str, *, limits: ArrayLimits = DEFAULT_LIMITS, outside: bool = False) -> ArrayFiles:
+        """Files beside a table."""
+        return cls(Path(table).parent, limits=limits, outside=outside)
+
+    def read(self, name: str, where: str = "") -> np.ndarray:
+        """The array of that name; ``where``: file and row that name it, for messages."""
+        return self._located(where, lambda: self._read(name))
+
+    def read_bytes(self, name: str, where: str = "") -> bytes:
+        """The content of the file of that name, not decoded."""
+        return self._located(where, lambda: self._bytes(name))
+
+    def close(self) -> None:
+        for archive in self._archives.values():
+            archive.close()
+        self._archives.clear()
+
+    def __enter__(self) -> ArrayFiles:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_archives": {}, "_neighbors": None}
+
+    @staticmethod
+    def _located(where: str, read: Any) -> Any:
+        try:
+            return read()
+        except DataError as error:
+            raise DataError(f"{where}: {error}" if where else str(error)) from None
+
+    def _read(self, name: str) -> np.ndarray:
+        if name.lower().endswith(".npz") and (path := self._inside(name)).is_file():
+            archive = self._opened(path, name)
+            if len(archive.members) != 1:
+                raise DataError(
+                    f"{name}: {plural(len(archive.members), 'array')}, expected 1; name the array: {name}/NAME.npy"
+                )
+            return read_array(archive.read(archive.members[0], self.limits), name, self.limits)
+        return read_array(self._bytes(name), name, self.limits)
+
+    def _bytes(self, name: str) -> bytes:
+        if not name.strip() or "\0" in name:
+            raise DataError(f"{quote(name)}: expected the name of a file")
+        if is_archive(self.folder.name) and self.folder.is_file():
+            return self._member(self.folder, name, name)
+        parts = PurePosixPath(name).parts
+        for count in range(1, len(parts)):
+            if is_archive(parts[count - 1]) and (path := self._inside("/".join(parts[:count]))).is_file():
+                return self._member(path, "/".join(parts[count:]), name)
+        check_random_access(name)
+        try:
+            return read_bounded(self._inside(name), max_bytes=self.limits.bytes, error=DataError)
+        except FileNotFoundError:
+            return self._beside(name)
+        except IsADirectoryError:
+            raise DataError(f"{name}: is a folder, expected a file") from None
+        except OSError as error:
+            raise DataError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+    def _inside(self, name: str) -> Path:
+        """The path of a name, which is refused if it leaves the folder."""
+        path = self.folder / name
+        if self.outside:
+            return path
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts:
+            raise DataError(f"{name}: outside the folder of its table, which may only name files in that folder")
+        try:
+            is_inside = path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, RuntimeError):  # a loop of links, or a name that is too long
+            is_inside = False
+        if not is_inside:
+            raise DataError(f"{name}: a link that leaves the folder of its table, which may only name files there")
+        return path
+
+    def _beside(self, name: str) -> bytes:
+        """A member of an archive in the folder: of the whole name, or of what follows the name of the archive."""
+        if self._neighbors is None:
+            try:
+                self._neighbors = sorted(path for path in self.folder.iterdir() if is_archive(path.name))
+            except OSError:
+                self._neighbors = []
+        for path in self._neighbors:
+            if not self._inside(path.name).is_file():
+                continue
+            members = self._opened(path, path.name)
+            for member in (name, name.removeprefix(f"{path.stem}/")):
+                try:
+                    return members.read(member, self.limits)
+                except KeyError:
+                    continue
+        raise DataError(f"{name}: no such file")
+
+    def _member(self, path: Path, member: str, name: str) -> bytes:
+        archive = self._opened(path, name.removesuffix(f"/{member}"))
+        try:
+            return archive.read(member, self.limits)
+        except KeyError:
+            raise DataError(f"{name}: no such member of the archive {path.name}") from None
+
+    def _opened(self, path: Path, name: str) -> Archive:
+        if path not in self._archives:
+            try:
+                self._archives[path] = open_archive(path, name)
+            except OSError as error:
+                reason = "is a folder" if error.errno == EISDIR else error.strerror or error
+                raise DataError(f"{name}: cannot be read: {reason}") from None
+        return self._archives[path]

@@ -1,0 +1,83 @@
+import tarfile
+import zipfile
+
+import pytest
+
+from fixtures.archives import write_tar, write_zip
+from weft.data.arrays.archives import check_random_access, is_archive, open_archive
+from weft.data.arrays.limits import DEFAULT_LIMITS, ArrayLimits
+from weft.errors import DataError
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar"])
+class TestArchives:
+    def write(self, path, members):
+        (write_zip if path.suffix == ".zip" else write_tar)(path, members)
+        return open_archive(path, path.name)
+
+    def test_members_are_read_by_name(self, tmp_path, name):
+        archive = self.write(tmp_path / name, {"x.png": b"1", "folder/y.png": b"22"})
+        assert archive.members == ["x.png", "folder/y.png"]
+        assert archive.read("folder/y.png", DEFAULT_LIMITS) == b"22"
+        with pytest.raises(KeyError):
+            archive.read("y.png", DEFAULT_LIMITS)
+        archive.close()
+
+    def test_large_members_are_refused(self, tmp_path, name):
+        archive = self.write(tmp_path / name, {"x.png": bytes(1000)})
+        with pytest.raises(DataError, match=rf"^{name}/x.png: 1,000 bytes, more than the limit of 999$"):
+            archive.read("x.png", ArrayLimits(bytes=999))
+        archive.close()
+
+    def test_damaged_archives(self, tmp_path, name):
+        (tmp_path / name).write_bytes(b"not an archive")
+        with pytest.raises(DataError, match=rf"^{name}: not a \w+ archive, or a damaged one"):
+            open_archive(tmp_path / name, name)
+
+
+def test_a_zip_that_declares_less_than_it_has_expands_no_further(tmp_path):
+    path = tmp_path / "bomb.zip"
+    write_zip(path, {"x.png": bytes(1_000_000)})
+    path.write_bytes(path.read_bytes().replace((1_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little")))
+    archive = open_archive(path, "bomb.zip")
+    with pytest.raises(DataError, match=r"^bomb\.zip/x\.png: cannot be read from its archive"):
+        archive.read("x.png", ArrayLimits(bytes=100))
+    archive.close()
+
+
+def test_an_encrypted_member(tmp_path):
+    path = tmp_path / "a.zip"
+    write_zip(path, {"x.png": b"123"}, zipfile.ZIP_STORED)
+    data = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        data[data.index(signature) + offset] |= 1
+    path.write_bytes(bytes(data))
+    archive = open_archive(path, "a.zip")
+    with pytest.raises(DataError, match=r"^a\.zip/x\.png: cannot be read from its archive \(.*encrypted"):
+        archive.read("x.png", DEFAULT_LIMITS)
+    archive.close()
+
+
+def test_links_are_no_members(tmp_path):
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        link = tarfile.TarInfo("x.png")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    opened = open_archive(path, "a.tar")
+    assert opened.members == []
+    opened.close()
+
+
+def test_a_truncated_tar(tmp_path):
+    path = tmp_path / "a.tar"
+    write_tar(path, {"x.png": bytes(5000)})
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataError, match=r"^a\.tar(: not a tar archive|/x\.png: cannot be read)"):
+        open_archive(path, "a.tar").read("x.png", DEFAULT_LIMITS)
+
+
+def test_names():
+    assert is_archive("A.ZIP") and is_archive("a.tar") and not is_archive("a.tar.gz")
+    with pytest.raises(DataError, match=r"^a\.tgz: a compressed tar archive.*; decompress it$"):
+        check_random_access("a.tgz")
