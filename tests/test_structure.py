@@ -29,6 +29,7 @@ SHORT_FILES = {
     "evaluation/sacrebleu_metrics.py": "shared by the metrics, which fill their file, and by their statistics",
     "evaluation/top_k.py": "shared by the metrics, which fill their file, and by comparisons",
     "fast/triton/dependent_launch.py": "shared by kernels that follow each other",
+    "fast/updating/ctc_loss.py": "a call of PyTorch's own function",
     "interop/huggingface/languages.py": "lists of languages, which are data",
     "interop/onnx/support.py": "the rule alone: asked before training, without torch and onnx",
     "interop/yaml_files.py": "shared by two toolkits; reading YAML must be safe in one place",

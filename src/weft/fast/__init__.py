@@ -297,6 +297,13 @@ VERSIONS: tuple[Version, ...] = (
         applies="reads_at_once",
         test="recording/test_prompts_read_at_once.py",
     ),
+    # training: CTC
+    Version(
+        "training.ctc.label_losses",
+        "updating.ctc_loss:label_losses_by_torch",
+        applies="has_kernel",
+        test="updating/test_ctc_loss.py",
+    ),
     # recurrent layers
     Version(
         "models.hard_attention.chunk_values",
