@@ -90,9 +90,9 @@ def test_a_square_is_scaled_within_its_limits():
     heights, widths = [], []
     for seed in range(300):
         ink = 230.0 - augment_picture(square(), settings, seed)
-        heights.append(ink.sum() / ink.sum(0).max())
-        widths.append(ink.sum() / ink.sum(1).max())
-    for sizes, size in ((heights, 6), (widths, 5)):
+        widths.append(ink.sum() / ink.sum(0).max())
+        heights.append(ink.sum() / ink.sum(1).max())
+    for sizes, size in ((widths, 5), (heights, 6)):
         assert size / 1.3 - 1 < min(sizes) < size / 1.2 and size * 1.2 < max(sizes) < size * 1.3 + 1
 
 
