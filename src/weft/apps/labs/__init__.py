@@ -34,6 +34,7 @@ from weft.apps.labs.history import history
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.lengths import lengths
 from weft.apps.labs.lookahead import lookahead
+from weft.apps.labs.norms import norms
 from weft.apps.labs.order import order
 from weft.apps.labs.repetition import repetition
 from weft.apps.labs.scaling import scaling
@@ -61,6 +62,7 @@ __all__ = [
     "history",
     "lengths",
     "lookahead",
+    "norms",
     "order",
     "repetition",
     "scaling",
@@ -88,6 +90,7 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "scaling": scaling,
     "order": order,
     "lengths": lengths,
+    "norms": norms,
     "between": between,
     "heads": heads,
 }
