@@ -331,11 +331,31 @@ def norms() -> Worlds:
     return Worlds(lab.judge_norms, {"curves": true}, [{"curves": world} for world in false])
 
 
+def layers() -> Worlds:
+    lab = module("layers")
+
+    def told(first: float, top: float) -> list[list[float]]:
+        """The embedding, layer 1 and the top layer, of each seed."""
+        return [[50.0, first + noise, top + noise] for noise in (-0.4, 0, 0.4)]
+
+    true = {lab.WORD: told(99, 80), lab.GENDER: told(55, 75), lab.AT_NOUN: told(99, 99)}
+    return Worlds(
+        lab.judge_layers,
+        {"told": true},
+        [
+            {"told": true | {lab.WORD: told(80, 95)}},
+            {"told": true | {lab.GENDER: told(75, 75)}},
+            {"told": true | {lab.AT_NOUN: told(99, 60), lab.GENDER: told(30, 40)}},
+            {"told": true | {lab.GENDER: told(60, 99)}},
+        ],
+    )
+
+
 WORLDS: dict[str, Callable[[], Worlds]] = {
     function.__name__: function
     for function in (
         *(gradients, bottleneck, scores, alignment, depth, exposure, distance, search, repetition, subwords),
-        *(bias, scaling, order, heads, lookahead, cost, statistical, lengths, between, norms),
+        *(bias, scaling, order, heads, lookahead, cost, statistical, lengths, between, norms, layers),
     )
 }
 

@@ -55,6 +55,7 @@ TINY: dict[str, dict[str, Any]] = {
     "statistical": {"sizes": (20, 40), "steps": 2, "sentences": 5},
     "lengths": {"steps": 6},
     "norms": {"steps": 6, "layers": 1},
+    "layers": {"steps": 6},
     "between": {"steps": 2, "sentences": 4},
     "lookahead": {"steps": 6, "sentences": 20},
     "cost": {"shorter": 8, "width": 8, "repeats": 1},

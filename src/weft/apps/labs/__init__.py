@@ -32,6 +32,7 @@ from weft.apps.labs.gradients import gradients
 from weft.apps.labs.heads import heads
 from weft.apps.labs.history import history
 from weft.apps.labs.lab import Lab, LabResult
+from weft.apps.labs.layers import layers
 from weft.apps.labs.lengths import lengths
 from weft.apps.labs.lookahead import lookahead
 from weft.apps.labs.norms import norms
@@ -60,6 +61,7 @@ __all__ = [
     "gradients",
     "heads",
     "history",
+    "layers",
     "lengths",
     "lookahead",
     "norms",
@@ -79,6 +81,7 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "scores": scores,
     "alignment": alignment,
     "lookahead": lookahead,
+    "layers": layers,
     "depth": depth,
     "exposure": exposure,
     "distance": distance,
