@@ -206,6 +206,7 @@ class Worker:
         """The answer to an operation on its own; nothing, if nobody waits for it any more."""
         from weft.apps.serve import operations
         from weft.apps.serve.observation import Abandoned
+        from weft.apps.serve.walk import walk
         from weft.apps.serve.worker_limits import Cancellation
 
         translator, control, number, op = self.translator, self._controlled(), header["id"], header["op"]
@@ -231,6 +232,7 @@ class Worker:
             "score": score,
             "stream": stream,
             "heads": lambda: [operations.heads(translator, payload, is_abandoned)],
+            "walk": lambda: [walk(translator, payload, is_abandoned)],
             "tokens": lambda: [operations.tokens(translator, payload)],
             "neighbors": lambda: [operations.neighbors(translator, payload)],
             "positions": lambda: [operations.positions(translator, payload)],

@@ -228,3 +228,42 @@ def test_samples_side_by_side(visitor):
     page.locator("input[data-setting=seed]").fill("")
     page.keyboard.press("Tab")
     page.wait_for_function(f"before => {shown} === before", arg="|".join(before))
+
+
+def test_a_walk_from_the_embedding_to_the_softmax(visitor):
+    """The stages of a token with their equations and numbers; a layer, a head, a temperature, another token."""
+    page = visitor.open(f"#walk?model=transformer&text={SENTENCE}&step=2")
+    page.wait_for_selector(".stages .panel")
+    titles = page.locator(".stages h2").all_inner_texts()
+    assert titles[0] == "1. Embedding" and titles[-1].endswith("Logits and softmax")
+    assert any("Layer 1: self-attention" in title for title in titles)
+    assert page.locator(".equation sub").first.inner_text() == "0"
+    assert page.locator("canvas.strip").first.get_attribute("aria-label").startswith("E[y]: 32 values from −")
+    page.get_by_label("Layer", exact=True).select_option("2")
+    page.wait_for_selector("h2:text('Layer 2: self-attention')")
+    page.get_by_label("Head", exact=True).select_option("2")
+    page.wait_for_selector("p:text('Head 2 of 2')")
+    weights = page.locator(".positions .weight").all_inner_texts()
+    assert weights and "head=2" in page.url
+    shares = page.locator(".candidates .share")
+    before = shares.first.inner_text()
+    page.get_by_label("Temperature τ").fill("29")  # the last: 3.0
+    assert shares.first.inner_text() != before
+    page.get_by_role("button", name="Token 3").click()
+    page.wait_for_selector(".way button[aria-label^='Token 3'][aria-pressed=true]")
+    page.locator(".vector details summary").first.click()
+    page.wait_for_function(
+        "() => document.querySelector('.vector details p').textContent.trim().split(/\\s+/).length === 32"
+    )
+
+
+def test_a_walk_follows_the_search(visitor):
+    """From a step of the search to the same step of the walk, with its output."""
+    page = visitor.translate("recurrent", SENTENCE)
+    chosen = page.locator(".candidate.chosen .token").inner_text()
+    page.get_by_role("link", name="Walk through this step").click()
+    page.wait_for_selector(".stages .panel")
+    assert page.locator(".way [aria-pressed=true]").inner_text() == chosen
+    assert [title.split(" ", 1)[1] for title in page.locator(".stages h2").all_inner_texts()] == [
+        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax")
+    ]
