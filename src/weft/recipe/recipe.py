@@ -192,6 +192,11 @@ class Recipe(Settings):
                 f"model.stem.kind: {stem.kind!r} does not read tokenizer.kind = {tokenizer.kind!r}; "
                 f"set it to {expected}"
             )
+        augmentation = self.training.augmentation
+        changes = augmentation.changes_pictures, augmentation.changes_frames
+        for name, is_given in zip(("picture", "frames"), changes, strict=True):
+            if is_given and tokenizer.kind != name:
+                yield f"training.augmentation: changes of {name}, but tokenizer.kind = {tokenizer.kind!r}; leave it out"
         if not tokenizer.reads_arrays:
             return
         if stem.inputs != tokenizer.channels:
@@ -274,6 +279,8 @@ def only_in_weft(settings: ModelSettings, library: str, *, loss: str) -> str | N
         return f"training.loss: {library} has no output layer for {loss!r}; only for 'cross_entropy'"
     if settings.kind != "seq2seq":
         return f"model.kind: {settings.kind!r} is not exported to {library}; only 'seq2seq' is"
+    if settings.stem.kind != "none":
+        return f"model.stem.kind: {settings.stem.kind!r}, pictures or frames as sources, are not known to {library}"
     if settings.sources.count > 1:
         return f"model.sources.count: {settings.sources.count} sources are not known to {library}; it has one"
     if settings.attention.normalizer != "softmax":
