@@ -111,7 +111,9 @@ def test_a_view_fits_every_width_and_axe_finds_no_violation(visitor, name):
     finally:
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         page.set_viewport_size({"width": 1280, "height": 900})
-    assert not violations, json.dumps([(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in violations])
+    assert not violations, json.dumps(
+        [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in violations]
+    )
 
 
 @pytest.mark.parametrize("kind", ["SVG", "PNG"])
