@@ -233,7 +233,7 @@ def test_the_longest_model_is_the_run_where_validation_pairs_cannot_tell(monkeyp
     short, long = of_kind(events, ModelScored)
     assert (short.value, long.value, long.chosen) == (90.0, 10.0, True) and not of_kind(events, EnsembleScored)
     assert of_kind(events, Fitted)[0].steps < 40
-    assert weft.load_recipe("runs/mine/recipe.toml").training.steps == 160, "four times those of the recipe"
+    assert weft.load_recipe("runs/mine/recipe.toml").training.steps > 120, "not only the 40 of the recipe"
     assert of_kind(events, TimeUsed)[0].reason.startswith("validation pairs cannot tell which of several models")
 
 
