@@ -60,6 +60,10 @@ def inner(latex: str) -> str:
         (r"\not =", "<mo>=\u0338</mo>"),
         (r"a < b", "<mrow><mi>a</mi><mo>&lt;</mo><mi>b</mi></mrow>"),
         (
+            r"( x \rangle",
+            '<mrow><mo stretchy="false">(</mo><mi>x</mi><mo stretchy="false">⟩</mo></mrow>',
+        ),
+        (
             r"\left ( x \right .",
             '<mrow><mo fence="true" stretchy="true">(</mo><mi>x</mi></mrow>',
         ),

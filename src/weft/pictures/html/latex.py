@@ -34,7 +34,7 @@ MAX_CHARACTERS = 5_000
 MAX_DEPTH = 30
 """Groups within each other; a deeper formula is shown as text."""
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
-_FENCES = "()[]|/.<>"
+FENCES = "()[]{}|/‖⟨⟩⌊⌋⌈⌉⌜⌝"
 _ENDS = frozenset({"}", "&", r"\\", r"\right", r"\end", "]", ""})
 """Tokens at which a row may end; ``]`` only in the degree of a root."""
 
@@ -160,7 +160,7 @@ class _Parser:
             return element("mn", token)
         if token == "~":
             return element("mspace", width=SPACES["~"])
-        return element("mi" if token.isalpha() else "mo", {"-": "−", "*": "∗"}.get(token, token))
+        return element("mi", token) if token.isalpha() else _operator({"-": "−", "*": "∗"}.get(token, token))
 
     def _has_decimals(self, number: str) -> bool:
         """Whether a point follows, and a digit after it."""
@@ -170,7 +170,7 @@ class _Parser:
     def command(self, name: str) -> Html:
         for table, kind in ((LETTERS, "mi"), (OPERATORS, "mo"), (LARGE, "mo"), (INTEGRALS, "mo")):
             if name in table:
-                return element(kind, table[name])
+                return _operator(table[name]) if kind == "mo" else element(kind, table[name])
         if name in FUNCTIONS or name in LIMITS:
             return element("mi", name)
         if name in SPACES:
@@ -256,7 +256,7 @@ class _Parser:
         """The fence after ``\\left`` or ``\\right``; a dot is none."""
         token = self.take()
         symbol = OPERATORS.get(token[1:], "") if token.startswith("\\") else token
-        if not symbol or (not token.startswith("\\") and symbol not in _FENCES):
+        if not symbol or (not token.startswith("\\") and symbol not in "()[]|/.<>"):
             raise _IllFormedError
         symbol = {".": "", "<": "⟨", ">": "⟩"}.get(symbol, symbol)
         return element("mo", symbol, fence="true", stretchy="true") if symbol else Html("")
@@ -283,6 +283,11 @@ class _Parser:
         body = element("mtable", *(element("mtr", *cells) for cells in rows), columnalign=alignment)
         before, after = (element("mo", mark, fence="true", stretchy="true") if mark else "" for mark in MATRICES[kind])
         return element("mrow", before, body, after)
+
+
+def _operator(symbol: str) -> Html:
+    """An operator; a fence is as high as a letter unless it follows ``\\left`` or ``\\right``."""
+    return element("mo", symbol, stretchy="false" if symbol in FENCES else None)
 
 
 STRUCTURES = frozenset(
