@@ -26,7 +26,7 @@ LONG_TARGETS = 40
 SMALL = (2, 2), 256, 1024, 4
 """Layers, width, inner width and heads of a Transformer for which there is little time."""
 ROTARY = ("formal", "copying")
-"""Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/choosing.md)."""
+"""Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/own-pairs.md)."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
