@@ -53,6 +53,7 @@ MODELS: dict[str, dict[str, str]] = {
     "labs.md": {},
     "own-pairs.md": {},
     "performance.md": {},
+    "pictures-as-sources.md": {},
     "probes.md": {"runs/try": "run"},
     "reports.md": {"runs/mine": "run"},
     "serving.md": {

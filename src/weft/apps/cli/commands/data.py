@@ -237,14 +237,14 @@ def generate_command(
     """
     from weft.data.reading.pair_files import write_pairs
     from weft.recipe import parse_change
-    from weft.tasks import PICTURE_TASKS, generate, write_pictures
+    from weft.tasks import TASKS, generate, write_pictures
 
     options: dict[str, Any] = {}
     for change in changes or []:
         path, value = parse_change(change)
         options[".".join(path)] = value
     pairs = _generated(generate(task, split, count, seed=seed, options=options), count)
-    if task in PICTURE_TASKS:
+    if TASKS[task].draw is not None:
         if out is None or out.suffix:
             raise DataError(f"{task}: its sources are pictures; give a folder to write them into with --out FOLDER")
         pairs, out = write_pictures(task, pairs, out), out / f"{split}.tsv"
