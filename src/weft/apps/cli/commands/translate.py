@@ -69,6 +69,7 @@ Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
+        "--out",
         callback=_unless_standard_output,
         help="Write to this file, which appears once it is complete; with --ray, a folder.",
     ),
