@@ -68,6 +68,13 @@ in the lab `cost`, which is about seconds; elsewhere seconds are an illustration
 **Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised. The last column of the table has the
 verdict with seeds 4 to 6, which had not.
 
+**Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each
+side, so one of three models that learns late is enough. That is so in `gradients` (the RNN), `exposure`, `scores`,
+`between` and, for the decoder, `depth`. Near 100 % the logit interval is wide, which decides `lookahead`, `lengths` and
+the fluency in `bias`. In `statistical` both translators are alike with 100 pairs; `cost` depends on the machine. Such a
+lab shows an effect without having shown that it is general: run it with more seeds (`weft lab between --seeds 10`)
+before believing its means.
+
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/apps/labs/scaling.py`.
 """
 
