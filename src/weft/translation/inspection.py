@@ -103,7 +103,7 @@ def tokens_of_pair(
     target_ids = [*frame.target_before, *target_ids]
     tokenizers, source_tokens = translator.tokenizers_for(source), NamedTokens([], [])
     if has_source:
-        names = tokenizers.source.tokens(translator.encoded_source(source)[1].ids)
+        names = translator.text.source_tokens(tokenizers, translator.encoded_source(source)[1])
         source_tokens = NamedTokens(translator.source_ids(source), names)
     target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
     begin = NamedTokens([frame.begin], tokenizers.target.tokens([frame.begin]))

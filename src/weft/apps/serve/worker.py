@@ -159,6 +159,8 @@ class Worker:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             translator = load(*self.config["runs"], **options)
+            if translator.tokenizers.reads_arrays:
+                translator.tokenizers.source.files = None  # a client's text must not make weft read a file
             if "max_output" in self.config:
                 translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":
