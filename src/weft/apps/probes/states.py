@@ -58,7 +58,8 @@ def labeled_sentences(count: int, seed: int = 1) -> list[LabeledText]:
         subject = noun_phrase(random, pick(random, PEOPLE), 0.5, without="complements")
         clause = human_clause(random, subject, random.random() < 0.5, 1.0)
         text = grammar.pair(clause).source
-        realize_noun_phrase(words := [], subject)
+        words: list[str] = []
+        realize_noun_phrase(words, subject)
         labels = {
             "number": "plural" if subject.plural else "singular",
             "gender": "feminine" if subject.noun.gender == "f" else "masculine",
@@ -162,7 +163,10 @@ def _measure(texts: Sequence[LabeledText], name: str, by_layer: dict[str, list[T
 def _by_distance(texts: Sequence[LabeledText], labels: Sequence[int], rows: Sequence[Tensor]) -> dict[int, float]:
     """The percentage told after 0, 1, … words more than the one that states it, by one probe for all of them."""
     half = len(texts) // 2
-    states, targets, distances, fitted = [], [], [], 0
+    states: list[Tensor] = []
+    targets: list[int] = []
+    distances: list[int] = []
+    fitted = 0
     for index, (text, label, row) in enumerate(zip(texts, labels, rows, strict=True)):
         fitted = len(states) if index == half else fitted
         since = row[text.stated :]
