@@ -1,4 +1,4 @@
-"""What a state knows: number, gender, tense and negation of a clause, told by linear probes from the states of a model.
+"""States: number, gender, tense and negation of a clause, told by linear probes from the states of a model.
 
 The sentences are English clauses of the built-in grammar, whose subjects are nouns. A probe for each property and layer
 is fitted to the states after the last word of one half of the sentences and tested on the other half, so whatever it
@@ -212,8 +212,8 @@ def _result(measured: dict[str, dict[str, Any]], texts: Sequence[LabeledText], g
 def _chart(measured: dict[str, dict[str, Any]], layers: list[str], distances: list[int]) -> Chart:
     """Told from the top layer by the words since it was stated; if these are 0 in all texts, told by layer."""
     top = layers[-1]
-    found = ", ".join(f"{name} {values['layers'][top]['told']:.0f} %" for name, values in measured.items())
-    title = f"Told from {top} after the last word: {found}"
+    told = ", ".join(f"{name} {values['layers'][top]['told']:.0f} %" for name, values in measured.items())
+    title = f"Told from {top} after the last word: {told}"
     if len(distances) > 1:
         lines = tuple(Series(name, tuple(values["words_since"].items())) for name, values in measured.items())
         return Chart("states", title, "words since it was stated (the last point: or more)", "told (%)", lines)
