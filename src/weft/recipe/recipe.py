@@ -186,8 +186,6 @@ class Recipe(Settings):
     def _ctc_contradictions(self) -> Iterator[str]:
         """A line for each setting that CTC excludes."""
         training, alone = self.training, self.model.kind == "ctc"
-        if self.search.ctc and not training.ctc:
-            yield f"search.ctc: {self.search.ctc:g} weighs what this encoder does not have; set training.ctc"
         if not (training.ctc or alone):
             return
         where = "model.kind: 'ctc'" if alone else f"training.ctc: {training.ctc:g}"

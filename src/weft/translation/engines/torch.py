@@ -257,7 +257,10 @@ class TorchEngine:
 
     def _source_lengths(self, request: TranslationRequest) -> list[int]:
         """Source lengths for a coverage penalty."""
-        lengths: list[int] = IdRows.of(request.sources).lengths_B.tolist()
+        sources = IdRows.of(request.sources)
+        if sources.are_arrays:
+            raise SearchError("search.coverage_penalty: is for sources that are texts; set it to 0")
+        lengths: list[int] = sources.lengths_B.tolist()
         if request.prompts or not any(lengths):
             raise SearchError("search.coverage_penalty: this model has no source to cover; set it to 0")
         return lengths
