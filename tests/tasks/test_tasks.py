@@ -11,7 +11,7 @@ from weft.data.arrays.files import ArrayFiles
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.recipe.files import BUILT_IN_CORPORA
-from weft.tasks import PICTURE_TASKS, SPLITS, TASKS, Task, generate, split_of, write_pictures
+from weft.tasks import CORPORA, PICTURE_TASKS, SPLITS, TASKS, Task, generate, split_of, write_pictures
 from weft.text.words import words
 
 every_task = pytest.mark.parametrize("name", TASKS | PICTURE_TASKS)
@@ -19,9 +19,9 @@ every_task = pytest.mark.parametrize("name", TASKS | PICTURE_TASKS)
 
 def test_the_table():
     assert (
-        tuple(TASKS)
+        tuple(CORPORA)
         == BUILT_IN_CORPORA
-        == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees")
+        == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees", "drawn-digits")
     )
     assert not TASKS.keys() & PICTURE_TASKS.keys()
     for name, task in (TASKS | PICTURE_TASKS).items():

@@ -64,6 +64,8 @@ PICTURE_TASKS: dict[str, Task] = {
     )
 }
 """Tasks whose sources are names of pictures."""
+CORPORA: dict[str, Task] = {**TASKS, **PICTURE_TASKS}
+"""All tasks: the built-in corpora that a recipe can name."""
 
 SPLITS = ("train", "valid", "test")
 
@@ -137,10 +139,9 @@ def _generate(task: Task, split: str, count: int, seed: int, options: dict[str, 
 
 
 def _task(name: str) -> Task:
-    tasks = TASKS | PICTURE_TASKS
-    if name not in tasks:
-        raise DataError(f"unknown task {name!r}; {nearest(name, tasks)}")
-    return tasks[name]
+    if name not in CORPORA:
+        raise DataError(f"unknown task {name!r}; {nearest(name, CORPORA)}")
+    return CORPORA[name]
 
 
 def _draw(task: Task, rng: random.Random, options: Mapping[str, object]) -> Pair:

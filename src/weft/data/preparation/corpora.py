@@ -106,7 +106,7 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     """
     data = recipe.data
     value = getattr(data, split, None)
-    if value is None and isinstance(data.train, str) and data.train in tasks.TASKS:
+    if value is None and isinstance(data.train, str) and data.train in tasks.CORPORA:
         value = data.train
     if value is None and _is_held_out(recipe, split):
         value = data.train
@@ -148,7 +148,7 @@ def _split(recipe: Recipe, split: str, entries: list[CorpusEntry]) -> list[Corpu
 def has_corpus(recipe: Recipe, split: str) -> bool:
     """Whether a recipe says where a split comes from."""
     train = recipe.data.train
-    is_generated = isinstance(train, str) and train in tasks.TASKS
+    is_generated = isinstance(train, str) and train in tasks.CORPORA
     if split == "structure":
         return _is_held_out(recipe, split)
     return getattr(recipe.data, split) is not None or is_generated or _is_held_out(recipe, split)
@@ -167,7 +167,7 @@ def check_files(recipe: Recipe) -> None:
                 matches = glob.has_magic(path) and glob.glob(path, recursive=True)  # noqa: PTH207 (absolute patterns)
                 if path != "-" and not matches and not corpora.exists(path):
                     built_in = isinstance(entry.settings, NamedCorpus) and not glob.has_magic(path)
-                    hint = f", and no built-in corpus of that name; {nearest(Path(entry.name).name, tasks.TASKS)}"
+                    hint = f", and no built-in corpus of that name; {nearest(Path(entry.name).name, tasks.CORPORA)}"
                     missing.append(f"data.{split}: {Path(path).absolute()}: no such file{hint if built_in else ''}")
     if missing:
         raise DataError("\n".join(dict.fromkeys(missing)))
@@ -191,7 +191,7 @@ def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_miss
     """The corpus of one item of data.train, data.valid or data.test."""
     data, keeps_columns = recipe.data, recipe.model.sources.count > 1
     if isinstance(value, str):
-        value = NamedCorpus(name=value, options=data.options if value in tasks.TASKS else {})
+        value = NamedCorpus(name=value, options=data.options if value in tasks.CORPORA else {})
     if isinstance(value, NamedCorpus):
         name, corpus = value.name, _find_named(recipe, split, value, allow_missing=allow_missing)
     elif isinstance(value, HubDataset):
@@ -217,7 +217,7 @@ def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_miss
 def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_missing: bool) -> corpora.Corpus:
     """A built-in corpus, or a file of pairs or lines."""
     data = recipe.data
-    if settings.name in tasks.TASKS:
+    if settings.name in tasks.CORPORA:
         if recipe.model.sources.count > 1:
             raise DataError(f"data.{split}: {settings.name!r} has one source; set model.sources.count = 1")
         sizes = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}
@@ -227,7 +227,7 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
         return TaskCorpus(settings.name, partial(generate, count=count))
     _, (path,) = _files(recipe, [settings.name])
     if not allow_missing and path != "-" and not glob.has_magic(path) and not corpora.exists(path):
-        hint = nearest(Path(settings.name).name, tasks.TASKS)
+        hint = nearest(Path(settings.name).name, tasks.CORPORA)
         raise DataError(f"{path}: no such file, and no built-in corpus of that name; {hint}")
     if settings.size is not None or settings.options:
         raise DataError(f"data.{split}: size and options are for built-in corpora; {settings.name!r} is a file")
