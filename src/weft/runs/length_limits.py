@@ -16,9 +16,9 @@ most max_extra tokens.
 Outputs may loop (`weft.search.repetition`) if more than 1 in 1,000 of the training targets do: the action sequences of
 SCAN repeat a phrase eight times, while a web corpus may have a few degenerate lines.
 
-Of several corpora, and of the members of an ensemble, the largest ratio and the largest extra count, and a single one
-that loops. The file is lengths.json; a run folder without it has the smallest limits, 2 s + 10, and no loops. Torch is
-not imported here.
+With several corpora, and for the members of an ensemble, the largest ratio and the largest extra count, and a single
+one that loops. The file is lengths.json; a run folder without it has the smallest limits, 2 s + 10, and no loops. Torch
+is not imported here.
 """
 
 from __future__ import annotations

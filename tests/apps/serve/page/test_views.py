@@ -1,5 +1,6 @@
 """The views beside the translation of one sentence: heads, embeddings, comparisons, training."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -267,3 +268,30 @@ def test_a_walk_follows_the_search(visitor):
     assert [title.split(" ", 1)[1] for title in page.locator(".stages h2").all_inner_texts()] == [
         *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax")
     ]
+
+
+FILES = {
+    "a.tsv": (b"he hit me\til m'a\nwho has\tqui\n", "he hit me\nwho has"),
+    "b.csv": (b'id,Source\n1,"he ""hit"" me, and"\n2,"two\nlines"\n', 'he "hit" me, and\ntwo lines'),
+    "c.jsonl": (b'{"src": "he hit me"}\n"who has"\n', "he hit me\nwho has"),
+    "d.txt.gz": (gzip.compress(b"he hit me\nwho has"), "he hit me\nwho has"),
+}
+NO_FILES = {
+    "e.jsonl": (b'{"src": "a"}\n{"x": 1}\n', "e.jsonl:2 has none of the fields source, src, input, text, sentence."),
+    "f.jsonl": (b"{\n", "f.jsonl:1 is no JSON."),
+    "g.txt": (b"PK\0\1", "g.txt is no text. Lines of text, TSV, CSV and JSON Lines can be opened, also as .gz."),
+    "h.gz": (b"no archive", "h.gz cannot be read: it is damaged, or not what its name says."),
+    "i.gz": (gzip.compress(b"a" * 3_000_000), "i.gz has more than 2,000,000 bytes, which is all that can be opened"),
+}
+
+
+def test_files_of_several_formats(visitor):
+    page = visitor.open("#text", anew=True)
+    for name, (content, text) in FILES.items():
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        page.wait_for_function("text => document.querySelector('form.plain textarea').value === text", arg=text)
+        assert page.get_by_role("alert").count() == 0
+        page.locator("form.plain textarea").fill("")
+    for name, (content, sentence) in NO_FILES.items():
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        page.get_by_role("alert").filter(has_text=sentence).wait_for()

@@ -15,7 +15,7 @@ const [EARLY, EARLY_PRUNED] = [1, 6];
 /** A tree with more expanded nodes is large: pruned branches are then drawn along the leading path only. */
 const LARGE = 80;
 /** A search of more steps is drawn in part: the last of its steps, as many as have this many expanded nodes. */
-const [WHOLE, EXPANDED] = [40, 120];
+const [WHOLE, EXPANDED] = [40, 80];
 
 /**
  * @typedef {import('./search_run.js').Node} Node

@@ -47,13 +47,13 @@ export class NextWord {
     this.walk = h('a', {}, 'Walk through this step: from the embedding to the softmax');
     this.element = panel(
       'The next word',
-      { name: 'next-word', figure: () => this.figure.querySelector('svg') },
+      { name: 'next-word', class: 'next-word', figure: () => this.figure.querySelector('svg') },
       this.heading,
       this.list,
       scrollable('Distribution of the next token', this.figure),
       this.mass,
       this.form,
-      h('p', {}, this.walk),
+      h('p', { class: 'onward' }, this.walk),
     );
   }
 

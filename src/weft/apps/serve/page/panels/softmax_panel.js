@@ -24,7 +24,7 @@ export class SoftmaxPanel {
   }
 
   /**
-   * @param {Object} output of `/api/walk`
+   * @param {Object} output of the answer to POST api/walk
    * @param {number} place counted from 1
    */
   update(output, place) {

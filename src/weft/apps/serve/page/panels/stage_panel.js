@@ -10,7 +10,7 @@ const FIRST = 5;
 const DIGITS = 3;
 
 /**
- * @param {Object} stage of `/api/walk`
+ * @param {Object} stage of the answer to POST api/walk
  * @param {number} place counted from 1
  */
 export function stagePanel(stage, place) {
