@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weft.recipe.base import MAX_COUNT, Count, CountOrNone, Probability, Seed, Settings
+from weft.recipe.base import MAX_COUNT, Count, CountOrNone, Probability, Seed, Settings, Share
 from weft.recipe.choices import StrategyName, UtilityName
 
 
@@ -60,6 +60,9 @@ class SearchSettings(Settings):
         "power", description="rank by log p / length^α, log p / ((5 + length) / 6)^α, or log p"
     )
     length_penalty: float = Field(1.0, ge=0, description="the exponent α of the normalization")
+    ctc: Share = Field(
+        0.0, description="weight of the encoder's CTC probabilities beside the decoder's; needs training.ctc"
+    )
     coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens without attention")
     max_length: CountOrNone = Field(0, description="maximum output length in tokens; 0: max_ratio and max_extra apply")
     max_ratio: float | None = Field(

@@ -188,20 +188,25 @@ class TorchEngine:
         ids = torch.from_numpy(sources.ids_N if sources.are_arrays else sources.ids_N.astype(np.int64))
         batch = Ragged(ids, Layout(torch.from_numpy(sources.lengths_B.astype(np.int64))))
         with torch.no_grad(), self._tf32():
+            if request.settings.ctc:
+                from weft.models.ctc import joint_model
+
+                joint = joint_model(self.model, request.settings.ctc)
+                return self._started(request.start, joint), joint.encode(batch.to(self.device))
             if not request.prompts:
-                return self._started(request.start), self.execution.encode(batch)
+                return self._started(request.start, self.model), self.execution.encode(batch)
             from weft.models.prompted_lm import PromptedLM
 
             model = PromptedLM(self.model, specials.BEGIN, self.execution.read_prompts)
             return model, model.encode(to_device(ids, self.device).view(batch.rows, -1))
 
-    def _started(self, start: tuple[int, ...]) -> StepModel:
-        """The model after all but the last token of a start."""
+    def _started(self, start: tuple[int, ...], model: StepModel) -> StepModel:
+        """A model after all but the last token of a start."""
         if len(start) == 1:
-            return self.model
+            return model
         from weft.translation.engines.torch import StartedModel
 
-        return StartedModel(self.model, start[:-1])
+        return StartedModel(model, start[:-1])
 
     def search_rows(self, request: TranslationRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
         """The hypotheses of some of the sources, searched together or, if memory is not enough, in parts."""
@@ -252,7 +257,10 @@ class TorchEngine:
 
     def _source_lengths(self, request: TranslationRequest) -> list[int]:
         """Source lengths for a coverage penalty."""
-        lengths: list[int] = IdRows.of(request.sources).lengths_B.tolist()
+        sources = IdRows.of(request.sources)
+        if sources.are_arrays:
+            raise SearchError("search.coverage_penalty: is for sources that are texts; set it to 0")
+        lengths: list[int] = sources.lengths_B.tolist()
         if request.prompts or not any(lengths):
             raise SearchError("search.coverage_penalty: this model has no source to cover; set it to 0")
         return lengths
