@@ -63,6 +63,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.apps import labs, probes
     from weft.apps.reporting.report import RunReport, report
+    from weft.apps.texts.files import translate_file, translate_text
     from weft.apps.tuning.tune import tune
     from weft.data.pairs import Pair
     from weft.errors import WeftError
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.translation.load import load
     from weft.translation.results import Translation
-    from weft.translation.texts import translate_text
     from weft.translation.translator import Translator
 
 __version__ = "0.1.0"
@@ -104,6 +104,7 @@ __all__ = [
     "recommend",
     "report",
     "train",
+    "translate_file",
     "translate_text",
     "tune",
 ]
@@ -112,7 +113,8 @@ _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
-    "translate_text": "weft.translation.texts",
+    "translate_text": "weft.apps.texts.files",
+    "translate_file": "weft.apps.texts.files",
     "train": "weft.pairs.train",
     "distill": "weft.pairs.distillation.distill",
     "back_translate": "weft.pairs.distillation.back_translation",
