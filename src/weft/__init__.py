@@ -21,7 +21,8 @@ Functions
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
     calibrate(run)               fit how likely its outputs are right: Translation.confidence
-    translate_text(run, text)    a text of several sentences and paragraphs, in the same layout
+    translate_text(run, text)    a text of several sentences and paragraphs, or a document, in the same layout
+    translate_file(run, file, out)   a document: HTML, XML, XLIFF, Markdown, subtitles, gettext, JSON
     distill(run, out=folder)     train a student on what a run, or an ensemble of runs, knows; an iterator of events
     back_translate(run, file, out)   training pairs from monolingual targets and a run of the reverse direction
     tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
