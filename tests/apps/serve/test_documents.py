@@ -38,8 +38,7 @@ def test_documents(running: Running, format: str, text: str, expected: str) -> N
         ({"format": "xml", "text": "<a><b></a>"}, "text:1: not well-formed XML: mismatched tag"),
         ({"format": "html", "text": "a", "n_best": 2}, "n_best: 2; a text with format = 'html' has one output"),
         ({"format": "html", "text": "a", "trace": True}, "trace: for single sentences, not with format = 'html'"),
-        ({"format": "pdf", "text": "a"}, "format: input should be 'sentence', 'text', 'html'"),
-        ({"format": "text", "text": "\ud800"}, "is half of a surrogate pair"),
+        ({"format": "pdf", "text": "a"}, "format: Input should be 'sentence', 'text', 'html'"),
     ],
 )
 def test_what_is_refused(running: Running, body: dict[str, object], words: str) -> None:
@@ -51,3 +50,9 @@ def test_sentences_have_the_limits_of_texts(running: Running) -> None:
     assert "1,001 texts" in running.error(
         413, "/api/translate", text="\n".join(map("a {}".format, range(1001))), format="text"
     )
+
+
+def test_half_of_a_surrogate_pair(running: Running) -> None:
+    content = b'{"format": "text", "text": "a \\ud800"}'
+    response = running.client.post("/api/translate", content=content, headers={"content-type": "application/json"})
+    assert response.status_code == 422 and "is half of a surrogate pair" in response.json()["error"]

@@ -31,7 +31,8 @@ def units(source: str) -> list[str]:
         ("| a | b *c* |\n|---|:-:|\n| d \\| e | 1 |\n", ["a", "b *c*", "d \\| e"]),
         ("[a]: http://b\n[^1]: c d\n", ["c d"]),
         ("---\ntitle: a\n---\nb", ["b"]),
-        ("<div>\na\n</div>\n<!-- b -->\n<script>\nc\n</script>\n", ["\na\n"]),
+        ("<div>\na\n</div>\n<!-- b -->\n<script>\nc\n</script>\n", ["a"]),
+        ("<br>\na *b*\n", ["a *b*"]),
         ("***\n- - -\n", []),
         ("a\n2. b\n", ["a\n2. b"]),  # no item: only 1 begins one within a paragraph
     ],

@@ -26,6 +26,8 @@ DELIMITERS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\
 DEFINITION = re.compile(r" {0,3}\[(?!\^)[^\[\]\n]{1,999}\]:[ \t]*\S+.*$")
 FOOTNOTE = re.compile(r" {0,3}\[\^[^\[\]\s]{1,99}\]:[ \t]*")
 COPIED_BLOCK = re.compile(r" {0,3}<(script|style|pre|textarea)\b", re.IGNORECASE)
+TAG_LINE = re.compile(r""" {0,3}</?[A-Za-z][A-Za-z0-9-]*(?:[^<>"'\n]|"[^"\n]*+"|'[^'\n]*+')*+>[ \t\r]*$""")
+"""A line that begins a block of HTML: a tag alone."""
 MARKER_LIKE = re.compile(r"(?:[-*+#>=|~`:]|\d{1,9}[.)](?:\s|$))")
 """Text that would begin another kind of block at the beginning of a line."""
 SPECIAL = re.compile(r"[\\`\[\]|]|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|~~|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
@@ -122,7 +124,7 @@ class _Reader:
             return index + 1
         if RULE.match(text) and (text.strip()[:1] != "=" or self.paragraph):
             return index + 1
-        return index + 1 if not self.paragraph and DEFINITION.match(text) else index
+        return index + 1 if not self.paragraph and (DEFINITION.match(text) or TAG_LINE.match(text)) else index
 
     def _line(self, raw: str) -> _Line:
         """A line as its parts. Each list marker, and each quotation mark, is followed by what it holds."""
