@@ -226,7 +226,7 @@ def units(content: str, breaks: Iterable[str] = ()) -> list[str | Unit]:
     pieces: list[Piece] = []
     for piece in inline_pieces(content):
         if piece.kind in ("open", "close", "point") and piece.name.lstrip("<") in BLOCKS:
-            parts += [Unit(pieces, MARKDOWN)] if pieces else []
+            parts += _unit(pieces)
             pieces = []
             parts.append(_with_breaks(piece.raw, remaining))
         elif piece.kind == "text" and "\n" in piece.raw:
@@ -239,7 +239,18 @@ def units(content: str, breaks: Iterable[str] = ()) -> list[str | Unit]:
             pieces.append(piece._replace(raw=_with_breaks(piece.raw, remaining)))
         else:
             pieces.append(piece)
-    return [*parts, Unit(pieces, MARKDOWN)] if pieces else parts
+    return parts + _unit(pieces)
+
+
+def _unit(pieces: list[Piece]) -> list[str | Unit]:
+    """Pieces as a unit, without the line breaks around it."""
+    start, end = 0, len(pieces)
+    while start < end and pieces[start].kind == "break":
+        start += 1
+    while end > start and pieces[end - 1].kind == "break":
+        end -= 1
+    before, after = ("".join(piece.raw for piece in part) for part in (pieces[:start], pieces[end:]))
+    return [before, *([Unit(pieces[start:end], MARKDOWN)] if start < end else []), after]
 
 
 def _with_breaks(raw: str, breaks: Iterator[str]) -> str:
