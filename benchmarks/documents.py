@@ -37,7 +37,7 @@ KINDS = {
     "markdown": markdown_documents,
     "text": placeholder_texts,
 }
-CHUNK = 250
+CHUNK = 100
 """Documents of one run of hypothesis."""
 
 
