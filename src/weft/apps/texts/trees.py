@@ -87,8 +87,8 @@ def make_tree(unit: Unit, splitter: Callable[[str], list[Part]], *, keep_placeho
         else:
             is_point = index not in matching
             nodes[current].children.append(len(nodes))
-            beside = (_stands_alone(unit.pieces, index - 1), _stands_alone(unit.pieces, index + 1))
-            nodes.append(Node(current, 0, 0, is_point, *("" if alone else " " for alone in beside)))
+            left, right = ("" if _stands_alone(unit.pieces, index + side) else " " for side in (-1, 1))
+            nodes.append(Node(current, 0, 0, is_point, left, right))
             tags.append(Tag(piece.raw, "" if is_point else unit.pieces[matching[index]].raw))
             positions.append((length, length))
             current = current if is_point else len(nodes) - 1
