@@ -44,8 +44,8 @@ class WindowSearch(NamedTuple):
     """Changes of search settings."""
     n_best: int = 1
     return_attention: bool = False
-    text: bool = False
-    """Whether a line may have several sentences, which are translated one by one."""
+    translate_lines: Callable[..., list[Translation]] | None = None
+    """Translates lines in place of `Translator.translate`: those that have several sentences each."""
 
     def windows(self, lines: Iterable[Line | None], *, large: bool = False) -> Iterator[list[Line]]:
         return pipeline.windows_of(lines, return_attention=self.return_attention, large=large)
@@ -58,7 +58,7 @@ class WindowSearch(NamedTuple):
         On a GPU the next windows of a file are tokenized and searched before the results of one are taken; where more
         lines may come later, in a pipe, a window is written before the next one is waited for.
         """
-        if self.text or (model.pipeline.overlaps() and not is_seekable(file)):
+        if self.translate_lines is not None or (model.pipeline.overlaps() and not is_seekable(file)):
             for window in self.windows(stream):
                 yield window, self._each_line(model, _readable(window))
         else:
@@ -89,10 +89,8 @@ class WindowSearch(NamedTuple):
         """The translations of lines; a line that cannot be translated gives an error instead."""
 
         def translate(lines: Sequence[str]) -> list[Translation]:
-            if self.text:
-                from weft.translation.texts import translate_lines
-
-                return translate_lines(model, lines, **self.settings)
+            if self.translate_lines is not None:
+                return self.translate_lines(model, lines, **self.settings)
             return model.translate(lines, n_best=self.n_best, return_attention=self.return_attention, **self.settings)
 
         return process_each(lines, translate)

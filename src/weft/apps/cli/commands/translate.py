@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -38,6 +39,7 @@ from weft.apps.cli.confidence_options import (
     ShowConfidence,
     ShowFlags,
 )
+from weft.apps.cli.translate_documents import DocumentOptions, Format, Text, translate_documents
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
     RayAddress,
@@ -53,6 +55,7 @@ from weft.errors import DataError, plural
 from weft.runtime.activity import Activity, activity
 
 if TYPE_CHECKING:
+    from weft.apps.texts.sentences import Splitter
     from weft.data.reading.lines import BadLine
     from weft.translation.output_format import OutputFormat
     from weft.translation.results import Translation
@@ -81,12 +84,6 @@ Align = Annotated[
 ]
 
 
-Text = Annotated[
-    bool,
-    typer.Option("--text", help="Lines may have several sentences: each is translated, and the layout stays."),
-]
-
-
 class TranslationJob(NamedTuple):
     """A file to translate, the model, and the settings."""
 
@@ -101,6 +98,8 @@ class TranslationJob(NamedTuple):
     """Where to list the outputs that are left out for their confidence."""
     text: bool = False
     """Whether a line may have several sentences."""
+    splitter: Splitter | None = None
+    """Splits them; None: as the model that is loaded needs."""
 
     @property
     def first_line(self) -> int:
@@ -109,9 +108,11 @@ class TranslationJob(NamedTuple):
 
     @property
     def search(self) -> WindowSearch:
+        from weft.apps.texts.lines import translate_lines
         from weft.translation.windows import WindowSearch
 
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, self.text)
+        lines = partial(translate_lines, splitter=self.splitter) if self.text else None
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines)
 
     def check_text(self, ray: str | None) -> None:
         """Fail on options that need single sentences."""
@@ -183,6 +184,7 @@ def command(
     target_language: TargetLanguage = None,
     search: Search = None,
     text: Text = False,
+    format: Format = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Align = False,
     confidence: ShowConfidence = False,
@@ -202,6 +204,7 @@ def command(
 ) -> None:
     """Translate lines: one line in, one line out, in order.
 
+    Documents (.html, .xml, .md, .srt, .vtt, .po, .xliff, .json) are translated whole, with their tags and placeholders.
     With --n-best N, each line gets up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated becomes an empty line (with --json, an object with an "error"); exit code 3.
 
@@ -209,20 +212,28 @@ def command(
     an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
     the lines; once all have finished, the same command with --merge joins their outputs.
     """
-    policy, file = BadLinePolicy(bad_lines), one_file(files, ray)
+    file = one_file(files, ray)
     _check_resume(file, output, resume=resume)
-    arguments = RunArguments(run, more, device, precision, engine, adapter)
-    arguments.check()
+    (arguments := RunArguments(run, more, device, precision, engine, adapter)).check()
     judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review, flags)
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
+    document = DocumentOptions(format, n_best, align, as_json, judging, bad_lines, bool(resume or part or merge or ray))
+    if (format := document.format_of(file, text=text)) is not None:
+        return translate_documents(arguments, file, format, output, settings, flags=flags)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
-    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text)
+    job = TranslationJob(file, arguments, settings, output_format, BadLinePolicy(bad_lines), review=review, text=text)
     job.check_text(ray)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
-    elif merge:
+    else:
+        _translate_lines(job, output, resume=resume, part=part, merge=merge)
+
+
+def _translate_lines(job: TranslationJob, output: Path | None, *, resume: bool, part: str | None, merge: bool) -> None:
+    """Translate the lines of a file, or of a part of it, or merge parts."""
+    if merge:
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
@@ -290,10 +301,14 @@ def _translate(
     first_line: int = 1,
 ) -> None:
     """Window by window: read, translate, write."""
+    from weft.apps.texts.files import warn_of_clauses
+    from weft.apps.texts.sentences import Splitter
     from weft.translation import text_warnings
     from weft.translation.text_warnings import CHECKED_LINES, warn_of_sources, warn_of_unproven
 
     search = model.search_settings(job.settings)
+    splitter = Splitter.of_run(model)
+    job = job._replace(splitter=splitter)
     judged = JudgedOutputs(model, job.format, job.review)
     outputs = cut_off = unproven = 0
     with _counting(job.file):
@@ -310,6 +325,7 @@ def _translate(
             if search.kind == "exact":
                 unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
     judged.finish()
+    warn_of_clauses(splitter)
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 
