@@ -60,24 +60,23 @@ def test_the_worst_is_out_at_half_and_the_best_wins_at_the_end(tmp_path: Path, c
     assert not (tmp_path / "run.race/wide").exists(), "its folder is removed"
 
 
-@pytest.mark.parametrize(("outputs", "winner"), [(100, "lower"), (100_000, "higher")])
-def test_the_loss_decides_where_scores_differ_by_chance(
+@pytest.mark.parametrize(("outputs", "winner"), [(100, "recommended"), (100_000, "other")])
+def test_the_recommended_one_stays_where_scores_differ_by_chance(
     tmp_path: Path, clock: Clock, outputs: int, winner: str
 ) -> None:
     """73 and 74 of 100 right outputs are the same; 73 and 74 % of 100,000 are not (√(2 · 0.73 · 0.27 / n))."""
-    losses = {"higher": 0.40, "lower": 0.33}
-    training = MadeUpTraining(clock, {"higher": [74.0] * 4, "lower": [73.0] * 4}, outputs=outputs, losses=losses)
+    losses = {"recommended": 0.40, "other": 0.33}
+    training = MadeUpTraining(clock, {"recommended": [73.0] * 4, "other": [74.0] * 4}, outputs=outputs, losses=losses)
     *_, out, won = make_race(training, tmp_path / "run").events()
     assert isinstance(won, RaceWon) and won.name == winner and isinstance(out, Eliminated)
-    assert ("; that may be chance, validation loss 0.400 and 0.330" in out.reason) == (winner == "lower")
+    assert out.reason.endswith("; that may be chance, and the recommended one stays") == (winner == "recommended")
 
 
-def test_the_loss_of_other_label_smoothing_does_not_decide(tmp_path: Path, clock: Clock) -> None:
-    training = MadeUpTraining(clock, {"a": [73.0] * 4, "b": [74.0] * 4}, outputs=100, losses={"a": 0.3, "b": 0.4})
-    race = make_race(training, tmp_path / "run")
-    race.probes[0].candidate = make_candidate("a", label_smoothing=0.3)
-    *_, won = race.events()
-    assert isinstance(won, RaceWon) and won.name == "b"
+def test_the_loss_does_not_decide(tmp_path: Path, clock: Clock) -> None:
+    """A Transformer with 49 % right had a lower loss than an LSTM with 55 %, and the other way around."""
+    training = MadeUpTraining(clock, {"a": [55.0] * 4, "b": [49.0] * 4}, outputs=49, losses={"a": 1.2, "b": 0.9})
+    *_, won = make_race(training, tmp_path / "run").events()
+    assert isinstance(won, RaceWon) and won.name == "a"
 
 
 def test_a_slow_candidate_is_validated_before_it_is_judged(tmp_path: Path, clock: Clock) -> None:

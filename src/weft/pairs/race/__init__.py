@@ -14,9 +14,10 @@ the probe had the final winner on both. The winner does not continue its probe: 
 all of the time that is left, so that it is not bound to what was planned before the race, and RUN/recipe.toml trains
 the same model again.
 
-**Chance.** Validation sets are small: of 100 words, 73 and 74 right are the same. Where two candidates differ by less
-than chance, the validation loss decides, which is a mean over all target tokens (race.py). The best of several models
-was chosen on the items that it is judged by, so half of its lead over their mean is taken for luck (models.py).
+**Chance.** Validation sets are small: of 100 words, 73 and 74 right are the same. So another candidate must be ahead of
+the recommended one by half a standard deviation. Validation losses do not decide between kinds of networks: in four
+of eleven races the lower one chose the network with fewer right outputs (race.py). The best of several models was
+chosen on the items that it is judged by, so half of its lead over their mean is taken for luck (models.py).
 
 **Kills.** OUT appears complete in one rename, resumable, when the winner starts; until then there is OUT.race, from
 which the same command continues. A further model takes the place of the winner file by file, each in one rename.

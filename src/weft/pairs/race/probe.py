@@ -66,8 +66,6 @@ class Probe:
         """Training time used so far."""
         self.standing = Standing(candidate.name, -math.inf, math.inf)
         """Its best validation so far."""
-        self.lowest_loss = math.inf
-        """The lowest loss of all validations."""
         self.outputs = 0
         """How many outputs a validation has judged."""
         self.step = self.steps = self.validated = 0
@@ -142,7 +140,6 @@ class Probe:
 
     def _score(self, event: Validation | Averaged) -> ProbeScored:
         standing = standing_of(self.name, event, self.metric)
-        self.lowest_loss = min(self.lowest_loss, standing.loss)
         if isinstance(event, Validation):
             self.outputs = event.outputs
         is_best = (-standing.score, standing.loss) < (-self.standing.score, self.standing.loss)

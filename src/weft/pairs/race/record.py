@@ -83,7 +83,7 @@ class RaceRecord:
         before = self.content["probes"].get(probe.name)
         if before is not None and before["score"] is not None:
             probe.standing = Standing(probe.name, before["score"], before["loss"])
-            probe.lowest_loss, probe.outputs = before["lowest_loss"], before["outputs"]
+            probe.outputs = before["outputs"]
 
     def note(self, standing: Standing, **numbers: Any) -> None:
         """The best validation of a candidate so far."""
