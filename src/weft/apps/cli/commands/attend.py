@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from weft.pictures.attention_panels import AttentionPanels
     from weft.translation.results import HeadAttention, Translation
+    from weft.translation.translator import Translator
 
 DEFAULT_KINDS = ("cross", "decoder", "encoder")
 """Kinds in order of preference; without --kind, the first one that the model has."""
@@ -48,13 +49,7 @@ def command(
     check_picture(to)
     check_runs(run)
     check_adapter(run, adapter)
-    from rich.console import Console
-
-    from weft.evaluation.alignment import write_pharaoh
-    from weft.pictures.attention_map import draw_map, terminal_map
     from weft.pictures.attention_panels import panels_of
-    from weft.pictures.terminal import terminal_copied_tokens
-    from weft.translation.word_alignment import attention_view
 
     if heads or layer is not None or head is not None or kind is not None:
         selection = HeadSelection(kind, layer, head)
@@ -69,6 +64,18 @@ def command(
     if (panels := panels_of(model, translation)) is not None:
         _show_panels(panels, to, translation)
         return
+    _show_map(model, translation, tokens=tokens, to=to)
+
+
+def _show_map(model: Translator, translation: Translation, *, tokens: bool, to: Path | None) -> None:
+    """A map over words or tokens, with its links and how much was copied."""
+    from rich.console import Console
+
+    from weft.evaluation.alignment import write_pharaoh
+    from weft.pictures.attention_map import draw_map, terminal_map
+    from weft.pictures.terminal import terminal_copied_tokens
+    from weft.translation.word_alignment import attention_view
+
     view = attention_view(translation, tokens=tokens)
     assert view is not None  # `attend` raises if there is none
     weights_TS, columns, rows = view.attention
