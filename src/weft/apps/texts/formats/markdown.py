@@ -250,8 +250,8 @@ def _unit(pieces: list[Piece]) -> list[str | Unit]:
     while end > start and pieces[end - 1].kind == "break":
         end -= 1
     before, after = ("".join(piece.raw for piece in part) for part in (pieces[:start], pieces[end:]))
-    unit = [Unit(pieces[start:end], MARKDOWN)] if start < end else []
-    return [part for part in (before, *unit, after) if part]
+    parts: list[str | Unit] = [before, *([Unit(pieces[start:end], MARKDOWN)] if start < end else []), after]
+    return [part for part in parts if part]
 
 
 def _with_breaks(raw: str, breaks: Iterator[str]) -> str:
