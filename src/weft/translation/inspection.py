@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,10 +13,12 @@ from weft.models.architecture import architecture_of
 from weft.models.interface import HasCopyProbabilities, Model
 from weft.ragged import Ragged
 from weft.text import specials
+from weft.translation.engines.torch import Execution, TorchEngine
 from weft.translation.pipeline import NO_TOKEN
 from weft.translation.results import CopiedTokens, HeadAttention, Translation, WordAttention
 
 if TYPE_CHECKING:
+    from weft.attention.edits import AttentionEdits
     from weft.translation.translator import Translator
 
 
@@ -29,6 +32,18 @@ class NamedTokens(NamedTuple):
 
 BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
 """The first decoder input of weft's own models."""
+
+
+def edited_translator(run: Translator, edits: AttentionEdits) -> Translator:
+    """See `Translator.with_edits`."""
+    from weft.models.edited import edit_attention
+
+    model = edit_attention(run.model, edits)
+    engine = TorchEngine(model, run.tokenizers.target, device=run.device, seed=run.recipe.seed)
+    engine.execution = Execution(model, run.device)  # steps that are edited differ: they cannot be recorded
+    edited = copy(run)
+    edited.model, edited.engine = model, engine
+    return edited
 
 
 def attention_heads(
@@ -94,7 +109,10 @@ def heads_of_pair(
         source_tokens = NamedTokens(translator.source_ids(source), names)
     target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
     begin = NamedTokens([frame.begin], tokenizers.target.tokens([frame.begin]))
-    return attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+    heads = attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+    if not heads:
+        raise SearchError(f"{translator.recipe.name}: this model has no attention: nothing to show")
+    return heads
 
 
 def _check_not_empty(source: str) -> None:
