@@ -122,9 +122,9 @@ def _extensions(
         sums_R1 = logits_RV.new_zeros(len(logits_RV), 1)
         log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
         scores_RV = apply_constraints(log_probs_RV, state, step.constraints, step.end)
-    wanted_RX, best_RX = matches.next_tokens(), top_k(scores_RV, 2 * beam.totals_BK.shape[1])[1]
-    tokens_RX = torch.cat((best_RX, wanted_RX.clamp(min=0)), 1)
-    exists_RX = torch.cat((torch.ones_like(best_RX, dtype=torch.bool), wanted_RX >= 0), 1)
+    required_RX, best_RX = matches.next_tokens(), top_k(scores_RV, 2 * beam.totals_BK.shape[1])[1]
+    tokens_RX = torch.cat((best_RX, required_RX.clamp(min=0)), 1)
+    exists_RX = torch.cat((torch.ones_like(best_RX, dtype=torch.bool), required_RX >= 0), 1)
     again_RX = ((tokens_RX[:, :, None] == tokens_RX[:, None]) & exists_RX[:, None]).tril(-1).any(2)
     early_RX = (tokens_RX == step.end) & matches.missing_RC.any(1, keepdim=True)
     scores_RX = (scores_RV.gather(1, tokens_RX) - sums_R1).masked_fill(again_RX | early_RX | ~exists_RX, FORBIDDEN)

@@ -81,7 +81,7 @@ class RequiredTerms(NamedTuple):
         return TermProgress(nothing_BKC, nothing_BKC.clone(), nothing_BKC[:, :, 0].clone())
 
     def matches(self, history_RW: Tensor, progress: TermProgress) -> TermMatches:
-        """What the last tokens of each hypothesis match; the terms are those of rows (`repeat`)."""
+        """The matches of the last tokens of each hypothesis; the terms are those of rows (`repeat`)."""
         window = self.window
         short = window - history_RW.shape[1]
         history_RW = pad(history_RW, (short, 0), value=NO_TOKEN) if short > 0 else history_RW[:, -short:]
@@ -96,7 +96,7 @@ class RequiredTerms(NamedTuple):
 
 
 class TermMatches(NamedTuple):
-    """What the last tokens of each hypothesis match."""
+    """The matches of the last tokens of each hypothesis."""
 
     terms: RequiredTerms
     progress: TermProgress

@@ -53,7 +53,7 @@ Variants = tuple[str, ...]
 
 
 class _Entry(NamedTuple):
-    """What a source term requires."""
+    """The targets of a source term."""
 
     exact: str | None
     """How the source term is written; None: in any case."""
@@ -130,18 +130,18 @@ class Glossary:
             return self._add_expression(where, source[1:-1], target or None)
         targets = _variants(target, where, "target") if target else ()
         for variant in _variants(source, where, "source"):
-            found = _units(variant)
-            if not found or len(found) > MAX_TERM_WORDS:
+            units = _units(variant)
+            if not units or len(units) > MAX_TERM_WORDS:
                 raise DataError(f"{where}: {quote(variant)}: expected a source term of 1 to {MAX_TERM_WORDS} words")
-            key = " ".join(found).casefold()
-            entry = _Entry(None if variant == variant.lower() else " ".join(found), targets, line)
+            key = " ".join(units).casefold()
+            entry = _Entry(None if variant == variant.lower() else " ".join(units), targets, line)
             entries = self._entries.setdefault(key, [])
             first = next((other for other in entries if other.exact == entry.exact), None)
             if first is not None and first.targets != targets:
                 self._contradictions.append((variant, first.line, line))
             entries.append(entry)
-            begin = found[0].casefold()
-            self._longest[begin] = max(self._longest.get(begin, 0), len(found))
+            begin = units[0].casefold()
+            self._longest[begin] = max(self._longest.get(begin, 0), len(units))
 
     def _add_expression(self, where: str, pattern: str, template: str | None) -> None:
         try:

@@ -31,7 +31,7 @@ from weft.data.pairs import Pair, is_blank
 from weft.pairs.cleaning.word_evidence import word_evidence
 
 RULES = {"blank": 100.0, "copied": 30.0, "duplicate": 6.0, "script": 12.0, "numbers": 4.0}
-"""What each rule adds to the suspicion."""
+"""The suspicion that each rule adds."""
 KINDS = (*RULES, "misaligned", "cut")
 USUAL = 0.2
 """The share of pairs from which on a rule is off."""

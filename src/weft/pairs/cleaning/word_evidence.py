@@ -1,4 +1,4 @@
-"""What one side of a pair says about the words of the other, by IBM models 1 that were not trained on the pair.
+"""The evidence of one side of a pair about the words of the other, by IBM models 1 that were not trained on the pair.
 
 The pairs are divided into two halves at random; each is judged by a model t of the other. For a word w of one side and
 the words e_i of the other, e_0 the empty one,
@@ -72,12 +72,12 @@ class _Judge:
 
     def evidence(self, pair: Pair) -> list[float]:
         sources = [EMPTY, *words(pair.source)]
-        found: list[float] = []
+        ratios: list[float] = []
         for word in words(pair.target):
             frequency = self.frequencies.get(word)
             if frequency is None:
-                found.append(0.0)
+                ratios.append(0.0)
                 continue
             mean = sum(self.probabilities.get((source, word), 0.0) for source in sources) / len(sources)
-            found.append(math.log((1 - SMOOTHING) * mean / frequency + SMOOTHING))
-        return found
+            ratios.append(math.log((1 - SMOOTHING) * mean / frequency + SMOOTHING))
+        return ratios

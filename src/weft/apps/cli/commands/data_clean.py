@@ -50,7 +50,7 @@ def clean_command(
     """
     _check(out, page, drop, threshold)
     share = DEFAULT_SHARE if drop is None else _share(drop)
-    found = _read(pairs, targets)
+    corpus_pairs = _read(pairs, targets)
     from weft.pairs.cleaning.suspects import rank_suspects
 
     with activity("ranking pairs", "models", total=4) as ranking:
@@ -58,22 +58,22 @@ def clean_command(
         def count(_: str) -> None:
             ranking.done += 1
 
-        suspects = rank_suspects(found, on_progress=count)
+        suspects = rank_suspects(corpus_pairs, on_progress=count)
     if threshold is None:
         dropped = suspects[: round(share * len(suspects))]
     else:
         dropped = [suspect for suspect in suspects if suspect.suspicion >= threshold]
     if as_json:
         for suspect in suspects:
-            pair = found[suspect.number]
+            pair = corpus_pairs[suspect.number]
             record = {**suspect._asdict(), "number": suspect.number + 1}
             typer.echo(json.dumps({**record, "source": pair.source, "target": pair.target}, ensure_ascii=False))
     else:
-        typer.echo(_report(found, dropped))
+        typer.echo(_report(corpus_pairs, dropped))
     if page is not None:
-        save_text(page, _page(pairs, found, dropped))
+        save_text(page, _page(pairs, corpus_pairs, dropped))
     if out is not None:
-        _write(out, found, dropped)
+        _write(out, corpus_pairs, dropped)
 
 
 def _check(out: Path | None, page: Path | None, drop: str | None, threshold: float | None) -> None:
@@ -102,13 +102,13 @@ def _read(pairs: str, targets: str | None) -> list[Pair]:
 
     corpus = pair_file(pairs) if targets is None else ParallelText((pairs,), (targets,))
     with activity(f"reading {pairs}", "rows") as reading:
-        found = []
+        corpus_pairs = []
         for pair in read(corpus):
-            found.append(pair)
+            corpus_pairs.append(pair)
             reading.done += 1
-    if not found:
+    if not corpus_pairs:
         raise DataError(f"{pairs}: no pairs")
-    return found
+    return corpus_pairs
 
 
 def _report(pairs: Sequence[Pair], dropped: Sequence[Suspect]) -> str:
