@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What the documentation site shows, or links to. Copied to build/pages, each in its place.
-PAGES := $(wildcard *.md) docs benchmarks deploy
+PAGES := $(wildcard *.md) CITATION.cff docs benchmarks deploy
 
 .PHONY: try test slow journeys mutants soak processors lint types style format docs docs-check docs-serve reference pages labs performance pictures course notebook notebooks slides diagrams dist dist-check clean
 

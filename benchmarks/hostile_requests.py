@@ -122,10 +122,14 @@ def hostile_requests() -> list[tuple[str, Any, bool]]:
             {"text": words(50), "edits": {"attention": [{"step": n, "weights": [1.0] * 51} for n in range(5_000)]}},
             True,
         ),
+        ("/api/walk", {"text": longer, "step": 300}, True),
+        ("/api/walk", {"text": words(190), "search": {"kind": "exact", "min_length": 0, "max_length": 1_000}}, True),
+        ("/api/walk", {"text": longer, "target_ids": [5] * 1_000, "step": 999}, True),
+        ("/api/walk", {"text": words(300), "search": {"size": 64, **endless}, "step": 900}, True),
         ("/api/models/run/neighbors?token=w1&count=100", None, True),
         ("/api/models/run/positions?length=1024", None, True),
     ]
-    return (requests + requests[:4])[:40]
+    return requests
 
 
 class Watch:

@@ -47,7 +47,7 @@ def transformer(**changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_location() -> dict[str, Any]:
-    """The automatic choice for SCAN: small GRUs, location attention, high dropout (docs/choosing.md)."""
+    """The automatic choice for SCAN: small GRUs, location attention, high dropout (docs/own-pairs.md)."""
     stacks = {side: {"kind": "gru", "hidden": 128} for side in ("model.encoder", "model.decoder")}
     stacks["model.decoder"]["input_feeding"] = False
     attention = {"score": "additive", "location": True, "placement": "before"}

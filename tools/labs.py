@@ -2,13 +2,15 @@
 
 Results are kept as JSON in build/labs; a lab whose result is there, with as many seeds and of this version, is not run
 again unless it is named. ``--confirm`` runs the labs with the seeds after those (4, 5 and 6), whose results are kept in
-build/labs/confirmation and whose verdicts stand beside the others. The charts of the page are docs/images/labs/*.svg;
-docs/preregistered.md is a copy of the file that the labs read.
+build/labs/confirmation and whose verdicts stand beside the others. ``--known`` runs nothing else: a lab that has no
+result keeps what the page says of it. The charts of the page are docs/images/labs/*.svg; docs/preregistered.md is a
+copy of the file that the labs read.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 RESULTS, DOCS = ROOT / "build/labs", ROOT / "docs"
 CONFIRMATION = RESULTS / "confirmation"
 IMAGES = DOCS / "images/labs"
+HOW = "Measured by `weft lab NAME --to DIR` and put on this page by `make labs`"
+SECTION = r"^## (\w+)\n\n\*.*?(?=^## |\Z)"
 INTRODUCTION = """\
 # Labs
 
@@ -117,32 +121,43 @@ def save_page(results: Sequence[LabResult], confirmations: Mapping[str, LabResul
     for result in results:
         for chart in lasting(result):
             chart.save(IMAGES / f"{result.lab.name}-{chart.name}.svg")
-    save_text(DOCS / "labs.md", "\n".join(page(results, confirmations)) + "\n")
+    old = (DOCS / "labs.md").read_text("utf-8") if (DOCS / "labs.md").is_file() else ""
+    save_text(DOCS / "labs.md", "\n".join(page(results, confirmations, old)) + "\n")
     save_text(DOCS / "preregistered.md", document())
 
 
-def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult]) -> Iterator[str]:
+def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], old: str = "") -> Iterator[str]:
+    """The page. ``old``: the page as it was, which keeps the rows and sections of labs without a result."""
+    by_name = {result.lab.name: result for result in results}
+    rows = {match[1]: match[0] for match in re.finditer(r"^\| \[(\w+)\]\(#.*$", old, flags=re.M)}
+    sections = {match[1]: match[0].rstrip("\n") for match in re.finditer(SECTION, old, flags=re.M | re.S)}
+    kept = [name for name in LABS if name not in by_name and name in rows and name in sections]
+    shown = [name for name in LABS if name in by_name or name in kept]
     yield INTRODUCTION
     yield "## Verdicts\n"
     yield "| lab | claim | verdict | effect | seeds 4–6 |"
     yield "|---|---|---|---|---|"
-    for result in results:
-        check = result.verdict.checks[0]
-        effect = f"{check.what}: {check.effect.text()}"
-        confirmation = confirmations.get(result.lab.name)
-        cells = (
-            f"[{result.lab.name}](#{result.lab.name})",
-            result.lab.claim,
-            f"**{result.verdict.outcome}**",
-            effect,
-            confirmation.verdict.outcome if confirmation else "–",
-        )
-        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
-    described = sorted({describe(result) for result in results})
-    how = "Measured by `weft lab NAME --to DIR` and put on this page by `make labs`"
-    yield f"\n{how}: {'; '.join(described)}.\n"
-    for result in results:
-        yield from section(result, confirmations.get(result.lab.name))
+    for name in shown:
+        yield rows[name] if name in kept else row(by_name[name], confirmations.get(name))
+    described = {describe(result) for result in results}
+    if kept and (before := re.search(rf"^{re.escape(HOW)}: (.+)\.$", old, flags=re.M)):
+        described.add(before[1])
+    yield f"\n{HOW}: {'; '.join(sorted(described))}.\n"
+    for name in shown:
+        yield from [f"{sections[name]}\n"] if name in kept else section(by_name[name], confirmations.get(name))
+
+
+def row(result: LabResult, confirmation: LabResult | None) -> str:
+    """The row of a lab in the table of verdicts."""
+    check = result.verdict.checks[0]
+    cells = (
+        f"[{result.lab.name}](#{result.lab.name})",
+        result.lab.claim,
+        f"**{result.verdict.outcome}**",
+        f"{check.what}: {check.effect.text()}",
+        confirmation.verdict.outcome if confirmation else "–",
+    )
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def describe(result: LabResult) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -79,7 +80,8 @@ def _table(found: Iterable[Setting]) -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in found:
         default = "" if setting.default is None else f"`{toml_value(setting.default)}`"
-        rows.append(f"| `{setting.name}` | {default} | {setting.meaning} |".replace("|y|", "\\|y\\|"))
+        meaning = re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", setting.meaning).replace("|y|", "\\|y\\|")
+        rows.append(f"| `{setting.name}` | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 

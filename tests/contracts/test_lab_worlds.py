@@ -313,11 +313,49 @@ def between() -> Worlds:
     return Worlds(lab.judge_models, {"exact": true}, [{"exact": world} for world in false])
 
 
+def norms() -> Worlds:
+    lab = module("norms")
+
+    def curves(over: float, end: float) -> Any:
+        """At every rate, the same curve: ``over`` most of the time, ``end`` at the end."""
+        return {rate: [[over + noise, end + noise] for noise in (-0.4, 0, 0.4)] for rate in lab.LEARNING_RATES}
+
+    def steady(level: float, best: float, name: str) -> Any:
+        """At the rate of the variant ``best`` all the time, at the others ``level``."""
+        return {rate: curves(*([best if rate == lab.BEST[name] else level] * 2))[rate] for rate in lab.LEARNING_RATES}
+
+    true = {name: curves(20, 20) for name in lab.VARIANTS} | {lab.PRE: curves(60, 80)}
+    false = []
+    for name in lab.VARIANTS[1:]:
+        false += [with_item(true, name, steady(5, 85, name)), with_item(true, name, curves(20, 80))]
+    return Worlds(lab.judge_norms, {"curves": true}, [{"curves": world} for world in false])
+
+
+def layers() -> Worlds:
+    lab = module("layers")
+
+    def told(first: float, top: float) -> list[list[float]]:
+        """The embedding, layer 1 and the top layer, of each seed."""
+        return [[50.0, first + noise, top + noise] for noise in (-0.4, 0, 0.4)]
+
+    true = {lab.WORD: told(99, 80), lab.GENDER: told(55, 75), lab.AT_NOUN: told(99, 99)}
+    return Worlds(
+        lab.judge_layers,
+        {"told": true},
+        [
+            {"told": true | {lab.WORD: told(80, 95)}},
+            {"told": true | {lab.GENDER: told(75, 75)}},
+            {"told": true | {lab.AT_NOUN: told(99, 60), lab.GENDER: told(30, 40)}},
+            {"told": true | {lab.GENDER: told(60, 99)}},
+        ],
+    )
+
+
 WORLDS: dict[str, Callable[[], Worlds]] = {
     function.__name__: function
     for function in (
         *(gradients, bottleneck, scores, alignment, depth, exposure, distance, search, repetition, subwords),
-        *(bias, scaling, order, heads, lookahead, cost, statistical, lengths, between),
+        *(bias, scaling, order, heads, lookahead, cost, statistical, lengths, between, norms, layers),
     )
 }
 

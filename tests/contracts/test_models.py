@@ -7,11 +7,13 @@ sources of several columns, sparse outputs, copying, and the language models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -21,9 +23,10 @@ from oracles.transformer import POSITIONS
 from weft.attention.ragged_attention import alignment_weights
 from weft.models.build import build_model, build_on_meta, parameter_shapes, reset_buffers
 from weft.models.interface import Model
+from weft.packed import pack, shape_of
 from weft.ragged import FixedLayout, Ragged
 from weft.recipe import ModelSettings
-from weft.recipe.choices import CELLS, HARD_ALIGNMENTS, NORMALIZERS, SCORES, WINDOWS, resolve
+from weft.recipe.choices import CELLS, HARD_ALIGNMENTS, NORMALIZERS, SCORES, STEMS, WINDOWS, resolve
 from weft.runs.weights import load_weights, model_tensors
 from weft.tree import Tree, leaves, map_tree, repeat, select
 
@@ -157,6 +160,46 @@ def column_cases() -> dict[str, dict[str, Any]]:
     return cases
 
 
+STEMS_OF_CASES: dict[str, dict[str, Any]] = {
+    "columns": {"inputs": 3, "widths": [4, 5], "bins": 3},
+    "grid": {"inputs": 3, "widths": [5], "blocks": 2},
+    "frames": {"inputs": 3, "widths": [5, 4], "strides": [[1, 2], [1, 1]]},
+}
+ARRAY_SIZES = [(7, 11), (5, 3), (2, 13), (1, 1)]
+
+
+def array_cases() -> dict[str, dict[str, Any]]:
+    """Pictures and frames, with encoders and decoders of each family, coverage and hard attention."""
+    cases: dict[str, dict[str, Any]] = {}
+    for name, stem in STEMS_OF_CASES.items():
+        with_stem = {"stem": {"kind": name, **stem}}
+        stacks = {"encoder": {**TRANSFORMER, "positions": "none"}, "decoder": TRANSFORMER}
+        cases[f"arrays-{name}-transformer"] = {**with_stem, "embedding": 6, "dropout": 0.0, **stacks}
+        cases[f"arrays-{name}-lstm"] = settings("before", **with_stem)
+        cases[f"arrays-{name}-lstm-with-transformer"] = {**with_stem, **plain_transformer(), "encoder": {"hidden": 8}}
+        coverage = {"score": "additive", "coverage": "fertility", "location": True, "location_width": 3}
+        cases[f"arrays-{name}-coverage"] = settings(attention=coverage, **with_stem)
+        cases[f"arrays-{name}-hard"] = settings(attention={"hard": "monotonic"}, **with_stem)
+    return cases
+
+
+def packed_array(case: str, row: int) -> list[int]:
+    """The bytes of a picture of three colors, or of frames of three features."""
+    height, width = ARRAY_SIZES[row]
+    random = np.random.default_rng([row])
+    if case.startswith("arrays-frames"):
+        return cast("list[int]", pack(random.normal(size=(width, 3)).astype(np.float16)).tolist())
+    return cast("list[int]", pack(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).tolist())
+
+
+def states_of(case: str, row: int) -> int:
+    """The number of source states that a row has."""
+    if not case.startswith("arrays"):
+        return len(source_of(case, row))
+    shape = shape_of(np.array(packed_array(case, row)))
+    return math.prod(ModelSettings.model_validate(CASES[case]).stem.output_shape(shape.height, shape.width))
+
+
 def every_case() -> dict[str, dict[str, Any]]:
     cases: dict[str, dict[str, Any]] = {}
     stacks = [("plain", 1), *((connections, 3) for connections in CONNECTIONS)]
@@ -211,7 +254,7 @@ def every_case() -> dict[str, dict[str, Any]]:
         looks = not placement.startswith("none")  # else nothing reads the encoder's normalized states
         cases[f"norm-{placement}"] = settings(placement, encoder=normalized if looks else (), decoder=normalized)
     cases["lm-norm"] = settings(decoder=normalized, kind="language_model")
-    cases |= transformer_cases() | column_cases()
+    cases |= transformer_cases() | column_cases() | array_cases()
     cases["entmax15-outputs"] = settings("before", decoder={"hidden": 7}, tie="target")
     cases["transformer-entmax15-outputs"] = {**plain_transformer(), "encoder": TRANSFORMER}
     cases["prefix-entmax15-outputs"] = {**plain_transformer(), "kind": "prefix_lm"}
@@ -251,12 +294,16 @@ def loss_of(case: str) -> str:
 def sources_of(case: str, rows: Sequence[int]) -> Ragged:
     """The sources of some rows; a language model has none."""
     limit = TARGET_SIZE if CASES[case].get("tie") in ("all", "inputs") else SOURCE_SIZE
+    if case.startswith("arrays"):
+        limit = 256
     return Ragged.of(
         [[] if case.startswith("lm") else [token % limit for token in source_of(case, row)] for row in rows]
     )
 
 
 def source_of(case: str, row: int) -> list[int]:
+    if case.startswith("arrays"):
+        return packed_array(case, row)
     return COLUMN_SOURCES[row] if case.startswith("columns") else SOURCES[row]
 
 
@@ -284,7 +331,7 @@ def forward(case: str, rows: tuple[int, ...]) -> list[tuple[Tensor, Tensor | Non
     weights_BTS = alignment_weights(output.attention, sources_of(case, rows).layout)
     results = []
     for index, (row, logits_TV) in enumerate(zip(rows, inputs.like(output.logits_NV).split(), strict=True)):
-        length = len(INPUTS[row]) if case.startswith("lm") else len(source_of(case, row))
+        length = len(INPUTS[row]) if case.startswith("lm") else states_of(case, row)
         weights = None if weights_BTS is None else weights_BTS[index, : len(logits_TV), :length]
         width = width_of(case, length)
         assert logits_TV[:, width:].isneginf().all()
@@ -402,7 +449,7 @@ def test_state_and_memory_are_values(case: str) -> None:
     torch.testing.assert_close(model.step(tokens, state, memory), once, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("lm", "prefix", "back"))])
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith(("lm", "prefix", "back", "arrays"))])
 def test_a_fixed_layout_changes_nothing(case: str) -> None:
     """Captured updates have a fixed shape: more rows and a larger maximum length than the batch needs."""
     model = model_of(case)
@@ -439,6 +486,6 @@ def test_shapes_are_known_without_weights(case: str) -> None:
 
 def test_every_table_entry_is_in_a_case() -> None:
     """A score, normalizer, window, hard alignment, cell or kind of connection that is added joins by itself."""
-    for name in (*CELLS, *SCORES, *NORMALIZERS, *WINDOWS, *HARD_ALIGNMENTS, *CONNECTIONS):
+    for name in (*CELLS, *SCORES, *NORMALIZERS, *WINDOWS, *HARD_ALIGNMENTS, *CONNECTIONS, *STEMS):
         assert any(name in case for case in CASES)
     assert len(CASES) > 200

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+import weft
 from weft.apps.cli import app
 from weft.errors import WeftError
 from weft.recipe import SHIPPED, Recipe, load_recipe, make_recipe, shipped
@@ -216,6 +217,14 @@ def test_readers_find_a_heading(word: str) -> None:
     assert any(word in heading for heading in headings)
 
 
+def test_citations_name_this_version() -> None:
+    """CITATION.cff, which hosts of repositories read, and the entry for BibTeX."""
+    citation, questions = (ROOT / "CITATION.cff").read_text("utf-8"), (ROOT / "docs/faq.md").read_text("utf-8")
+    assert f"\nversion: {weft.__version__}\n" in citation and f"version = {{{weft.__version__}}}" in questions
+    [title] = re.findall(r'^title: "(.*)"$', citation, flags=re.M)
+    assert f"title   = {{{title}}}" in questions and "\nlicense: Apache-2.0\n" in citation
+
+
 def test_the_settings_of_both_families_are_listed() -> None:
     """Each once, with its default and its help; the encoder's and the decoder's Transformer in tables of their own."""
     text = (ROOT / "docs" / "settings.md").read_text("utf-8")
@@ -238,7 +247,8 @@ def test_the_settings_of_both_families_are_listed() -> None:
         assert [name for name, *_ in rows] == [f"`{setting.name}`" for setting in wanted]
         for (_, default, *meaning), setting in zip(rows, wanted, strict=True):
             assert default == ("" if setting.default is None else f"`{toml_value(setting.default)}`")
-            assert " | ".join(meaning).replace("\\|", "|") == setting.meaning
+            linked = " | ".join(meaning).replace("\\|", "|")
+            assert re.sub(r"\[(\S+\.md)\]\(\1\)", r"docs/\1", linked) == setting.meaning
 
 
 def project_files() -> list[Path]:

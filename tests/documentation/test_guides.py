@@ -29,12 +29,12 @@ from weft.apps.serve.settings import ServeSettings
 ROOT = Path(__file__).parents[2]
 MODELS: dict[str, dict[str, str]] = {
     "README.md": {"opus-mt-en-de": "OPUS-MT", "runs/try": "run"},
-    "choosing.md": {},
-    "cluster.md": {"runs/multi30k": "run"},
+    "chatbot.md": {},
     "confidence.md": {"runs/mine": "run"},
     "data.md": {f"runs/{name}": "run" for name in ("summarization", "retrosynthesis", "correction")},
     "distillation.md": {"runs/teacher": "run", "runs/seed-1": "run", "runs/seed-2": "run"},
     "decoding.md": {"runs/try": "run", "runs/nllb": "run of NLLB"},
+    "deployment.md": {"runs/en-fr": "run"},
     "export.md": {
         "runs/multi30k-transformer": "run of multi30k-transformer",
         "runs/multi30k-rnn": "run of multi30k-rnn",
@@ -59,7 +59,7 @@ MODELS: dict[str, dict[str, str]] = {
         **{f"runs/{name}": "run" for name in ("try", "en-fr-2025", "seed-1", "seed-2")},
         "runs/en-fr": "run with an adapter",
     },
-    "several-machines.md": {},
+    "several-machines.md": {"runs/multi30k": "run"},
     "training.md": {},
     "tuning.md": {},
     "word-level-tasks.md": {},
@@ -77,7 +77,7 @@ HUB = {"Helsinki-NLP/opus-mt-en-fr": "OPUS-MT", "facebook/nllb-200-distilled-600
 SLOW = ("export.md", "performance.md", "tuning.md")
 NOT_RUN = {
     "README.md": ["git clone", "pip install", "weft lab all", "weft history"],
-    "cluster.md": ["weft translate runs/multi30k", "job=", "sbatch", "weft translate runs/multi30k", "import pyarrow"],
+    "deployment.md": ["docker build", "sudo chown", "docker run"],
     "export.md": ["pip install", "from optimum", "marian-decoder", "pip install", "hf auth login"],
     "importing.md": ["pip install"],
     "index.md": ["make try"],
@@ -85,7 +85,11 @@ NOT_RUN = {
     "performance.md": ["weft bench scale"] * 5,
     "probes.md": ["weft probe bias"] * 2,
     "serving.md": ["pip install", "curl", "curl"],
-    "several-machines.md": [*["weft train"] * 4, "torchrun", "torchrun"],
+    "several-machines.md": [
+        *["weft train"] * 4,
+        *["torchrun"] * 2,
+        *["weft translate runs/multi30k", "job=", "sbatch", "weft translate runs/multi30k", "import pyarrow"],
+    ],
 }
 """How the commands and blocks that are not run begin."""
 

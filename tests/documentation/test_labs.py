@@ -44,6 +44,12 @@ def test_the_page_of_a_result(tool: ModuleType, monkeypatch: pytest.MonkeyPatch)
     assert "![" in text and "(images/labs/scaling-variance.svg)" in text and "seeds 1, 2; weft" in text
 
 
+def test_labs_without_a_result_keep_what_the_page_says(tool: ModuleType) -> None:
+    text = (ROOT / "docs/labs.md").read_text("utf-8")
+    assert "\n".join(tool.page([], {}, text)) + "\n" == text
+    assert "## scaling" not in "\n".join(tool.page([], {}))
+
+
 def test_what_was_registered_is_on_the_site() -> None:
     assert (ROOT / "docs/preregistered.md").read_text("utf-8") == document(), "run tools/labs.py --known"
 

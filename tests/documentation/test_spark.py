@@ -1,4 +1,4 @@
-"""The example for Spark in docs/cluster.md runs as it stands; it needs ``pip install pyspark`` and Java."""
+"""The example for Spark in docs/several-machines.md runs as it stands; it needs ``pip install pyspark`` and Java."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 
 import weft
 
-DOCUMENT = Path(__file__).parents[2] / "docs/cluster.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/several-machines.md"
 SOURCES = ["a b c", "c", "b a", "a a a b", "", "c b a", "b b"]
 
 

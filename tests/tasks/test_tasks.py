@@ -4,15 +4,17 @@ import subprocess
 import sys
 from itertools import islice
 
+import numpy as np
 import pytest
 
+from weft.data.arrays.files import ArrayFiles
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
 from weft.recipe.files import BUILT_IN_CORPORA
-from weft.tasks import SPLITS, TASKS, Task, generate, split_of
+from weft.tasks import PICTURE_TASKS, SPLITS, TASKS, Task, generate, split_of, write_pictures
 from weft.text.words import words
 
-every_task = pytest.mark.parametrize("name", TASKS)
+every_task = pytest.mark.parametrize("name", TASKS | PICTURE_TASKS)
 
 
 def test_the_table():
@@ -21,7 +23,8 @@ def test_the_table():
         == BUILT_IN_CORPORA
         == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees")
     )
-    for name, task in TASKS.items():
+    assert not TASKS.keys() & PICTURE_TASKS.keys()
+    for name, task in (TASKS | PICTURE_TASKS).items():
         assert task.name == name and "\n" not in task.summary
     assert TASKS["addition"].options == {"digits": 3}
 
@@ -183,3 +186,24 @@ def test_an_error_of_any_kind_is_one_line(monkeypatch):
         generate("grammar", "train", 1, options={"min_words": 50, "max_words": 4})
     with pytest.raises((RecipeError, DataError)):
         generate("grammar", "train", 1, options={"min_words": "many"})
+
+
+@pytest.mark.parametrize("name", PICTURE_TASKS)
+def test_pictures_are_written_under_their_names(name, tmp_path):
+    pairs = list(generate(name, "test", 3, seed=2))
+    assert list(write_pictures(name, pairs, tmp_path)) == pairs
+    with ArrayFiles(tmp_path) as files:
+        for pair in pairs:
+            assert np.array_equal(files.read(pair.source)[:, :, 0], PICTURE_TASKS[name].draw(pair.source))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"file/digits: cannot be created: Not a directory"):
+        write_pictures(name, pairs, tmp_path / "file" / "digits")
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "pictures").write_text("")
+    with pytest.raises(DataError, match=r"blocked/pictures/[\w-]+\.png: cannot be written: "):
+        list(write_pictures(name, pairs, tmp_path / "blocked"))
+
+
+def test_texts_have_no_pictures(tmp_path):
+    with pytest.raises(DataError, match=r"^task copy: its sources are texts, of which there are no pictures$"):
+        list(write_pictures("copy", generate("copy", "test", 1), tmp_path))

@@ -18,8 +18,8 @@ a hash of its source, then 24 bits of one of its target, sorted. So whether a so
 with this one, is a binary search. Texts are compared character for character, as the model sees them: after the steps
 of data.pipeline. A language model has no sources: its targets take their place.
 
-Both the file and the time are bounded. Of a corpus with more than `MAX_PAIRS` distinct pairs, those with the smallest
-hashes are kept; of one with more than `WHOLE_BYTES` of text, only sources whose length is divisible by some power of
+Both the file and the time are bounded. From a corpus with more than `MAX_PAIRS` distinct pairs, those with the smallest
+hashes are kept; in one with more than `WHOLE_BYTES` of text, only sources whose length is divisible by some power of
 two are hashed at all. Only test sources with the same properties are then compared, so the counts are exact for a
 sample. A source is matched wrongly with a probability of n / 2^40 if n distinct sources were trained on.
 """

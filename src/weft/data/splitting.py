@@ -84,7 +84,7 @@ class BlockPart:
 
 
 def pair_parts(pairs: Sequence[Pair], shares: SplitShares, cut: StructuralCut = NO_CUT) -> list[Part]:
-    """The part of each pair. What the cut holds out is neither trained nor validated on; the test part stays whole."""
+    """The part of each pair. Pairs of the cut are neither trained nor validated on; the test part stays whole."""
     parts = parts_of(map(_split_text, pairs), shares)
     if cut == NO_CUT:
         return parts

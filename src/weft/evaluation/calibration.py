@@ -1,7 +1,7 @@
 """Calibration: is a probability of 0.8 right in 80 % of the cases?
 
-Of n outputs with confidence c_i (a probability of the model) and a_i = 1 if the output is right, else 0, sorted into M
-bins of equal width by their confidence, bin m being ((m−1)/M, m/M]:
+Let c_i be the confidence of output i (a probability of the model) and a_i = 1 if it is right, else 0. The n outputs are
+sorted into M bins of equal width by their confidence, bin m being ((m−1)/M, m/M]:
 
     accuracy(m)     mean of a_i in bin m
     confidence(m)   mean of c_i in bin m

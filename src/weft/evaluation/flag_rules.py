@@ -69,10 +69,10 @@ def learn_flag_rules(run: Translator, items: EvaluationItems, translations: Sequ
 
 
 def _training_tokens(run: Translator) -> list[list[str]]:
-    """The source tokens of training pairs; none if the training data cannot be read."""
+    """The source tokens of training pairs; none if the training data cannot be read, or sources are arrays."""
     recipe: Recipe = run.recipe
     try:
-        if not has_corpus(recipe, "train"):
+        if not has_corpus(recipe, "train") or recipe.tokenizer.reads_arrays:
             return []
         sources = [pair.source for pair in islice(read_corpus(recipe, "train"), TRAINING_PAIRS)]
         encoded = (run.encoded_source(source) for source in sources[:: max(1, len(sources) // TRAINING_SOURCES)])

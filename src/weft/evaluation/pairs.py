@@ -93,7 +93,7 @@ def find_scorable_items(
 ) -> EvaluationSet:
     """The items of `find_items`; pairs with a side of too many tokens for the run are left out and counted."""
     given = find_items(run.recipe, pairs, grouping=grouping, split=split, limit=limit)
-    most = max_tokens(run.recipe.data.max_length)
+    most = max_tokens(run.recipe.longest_side)
     kept = [pair for pair in given.pairs if is_within(most, run.tokenizers, source=pair.source, target=pair.target)]
     count = len(given.pairs) - len(kept)
     if not count or not kept or given.gold is not None:

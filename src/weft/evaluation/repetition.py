@@ -43,7 +43,7 @@ def find_loop(
     """The loop of a sequence of words, characters or ids; None if there is none.
 
     A loop is a phrase of at most ``max_phrase`` tokens that occurs at least ``min_copies`` times in a row, over at
-    least ``min_tokens`` tokens in all: three words three times, or one word eight times. Of several, the one that
+    least ``min_tokens`` tokens in all: three words three times, or one word eight times. Among several, the one that
     covers the most tokens with complete copies; then the one with the shortest phrase, then the first.
     """
     if max_phrase < 1 or min_copies < 2:

@@ -4,7 +4,7 @@
     R = common / those of the reference
     F = (1 + β²) P R / (R + β² P)
 
-What is common: the multiset intersection of n-grams (ROUGE-N), or the longest common subsequence of words (ROUGE-L).
+The common part is the multiset intersection of n-grams (ROUGE-N), or the longest common subsequence of words (ROUGE-L).
 There are two conventions, whose values are not comparable:
 
 **Summarization** (`rouge_n`, `rouge_l_f1`), as in the package rouge-score, whose values most papers report since 2019:

@@ -41,7 +41,10 @@ class EmbeddingShape(NamedTuple):
 
     module: str
     vocabulary: int
+    """0: it is a stem, which reads arrays."""
     width: int
+    fixed_shapes: bool = True
+    """Whether it returns as many vectors as it reads ids."""
 
 
 class AttentionShape(NamedTuple):
@@ -112,7 +115,16 @@ class Architecture:
     @property
     def fixed_shapes(self) -> bool:
         """Whether no shape in training depends on the lengths of a batch, if its layouts are `FixedLayout`."""
-        return bool(self.stacks) and not self.edited and not self.members and all(s.fixed_shapes for s in self.stacks)
+        if self.reads_arrays or self.edited or self.members:
+            return False
+        return bool(self.stacks) and all(stack.fixed_shapes for stack in self.stacks)
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether its sources are packed arrays, read by a stem."""
+        embedding = self.source_embedding
+        has_stem = embedding is not None and not embedding.fixed_shapes
+        return has_stem or any(member.reads_arrays for member in self.members)
 
     def inside(self, module: str) -> Architecture:
         """The architecture as a part of another model, by whose names its modules are known."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from weft.models.language_model import RecurrentLanguageModel
     from weft.models.prefix_lm import PrefixLM
     from weft.models.recurrent_decoder import RecurrentDecoder
+    from weft.models.stems import Stem
     from weft.models.transformer_decoder import TransformerDecoder
 
     AnyModel = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
@@ -118,8 +119,8 @@ def _embedding(
     return Embedding(vocabulary, settings.embedding, dropout, tied)
 
 
-def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding, Embedding]:
-    """Source and target embeddings, which share one matrix if they are tied."""
+def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding | Stem, Embedding]:
+    """Source and target embeddings, which share one matrix if they are tied; the source may be read by a stem."""
     if settings.ties_inputs and source_size != target_size:
         raise RecipeError(
             f"model.tie: '{settings.tie}' needs one vocabulary, but source and target have {source_size} and "
@@ -127,6 +128,11 @@ def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> 
         )
     source_stack = settings.decoder if settings.kind == "prefix_lm" else settings.encoder
     target = _embedding(settings, settings.decoder, target_size)
+    if settings.stem.kind != "none":
+        from weft.models.stems import make_stem
+
+        dropout = 0.0 if isinstance(source_stack, TransformerSettings) else settings.dropout
+        return make_stem(settings.stem, width=settings.embedding, dropout=dropout), target
     source = _embedding(settings, source_stack, source_size, target if settings.ties_inputs else None)
     if settings.sources.count > 1:
         from weft.models.source_columns import ColumnEmbedding

@@ -10,7 +10,7 @@ tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. T
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
 A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities`,
-`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`. What it is made of it says in its
+`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`. Its parts are described by its
 `weft.models.architecture.Architecture`.
 """
 

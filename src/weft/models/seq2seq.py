@@ -15,6 +15,7 @@ from weft.ragged import Ragged
 
 if TYPE_CHECKING:
     from weft.models.recurrent_decoder import DecoderState, Memory, RecurrentDecoder
+    from weft.models.stems import Stem
     from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory, TransformerState
 
 
@@ -24,7 +25,7 @@ class EncoderDecoder(nn.Module):
     def __init__(
         self,
         *,
-        source_embedding: Embedding,
+        source_embedding: Embedding | Stem,
         target_embedding: Embedding,
         encoder: Encoder,
         decoder: RecurrentDecoder | TransformerDecoder,

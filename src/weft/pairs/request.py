@@ -25,7 +25,7 @@ class TrainingRequest(NamedTuple):
     """A request to train: on what, starting from which run, where, for how long and with which changes."""
 
     recipe: str
-    """The name of a recipe or its file; to resume, also a run folder. Of no use if there are pairs."""
+    """The name of a recipe or its file; to resume, also a run folder. Not used if there are pairs."""
     changes: list[str]
     out: Path | None
     start: Path | None

@@ -47,7 +47,7 @@ class PairSource(NamedTuple):
     def recommend(
         self, changes: list[str], start: Path | None, folder: Path, minutes: float | None = None
     ) -> Recommendation:
-        """The recipe for them. What can be read only once is first saved beside the run folder."""
+        """The recipe for them. Pairs that can be read only once are first saved beside the run folder."""
         from weft.pairs.recommendation.recommend import recommend_recipe
 
         if self.pairs is None and (self.argument.name is None or not self.argument.is_pipe):

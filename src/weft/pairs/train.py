@@ -114,8 +114,8 @@ def train(
     the recipe in the run folder has the new numbers; ``Finished.reason`` is "time" if the machine became slower. With
     pairs, networks of different kinds race first, and the winner has the rest of the time (`weft.pairs.race`).
 
-    Of pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
-    used with them. Of pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose
+    For pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
+    used with them. For pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose
     weights, model and tokenizer training starts from.
 
     ``evaluate``: end with an `Evaluated` event, the result on the test set; by default so for pairs and with

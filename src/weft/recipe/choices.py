@@ -92,6 +92,24 @@ TOKENIZERS: dict[str, str] = {
 }
 """Tokenizers that can be learned."""
 
+ARRAY_SOURCES: dict[str, str] = {
+    "picture": "weft.data.arrays.tokenizer:PictureTokenizer",
+    "frames": "weft.data.arrays.tokenizer:FramesTokenizer",
+}
+"""Tokenizers of sources that are arrays: pictures, and frames of features or sound."""
+
+DRAWINGS: dict[str, str] = {
+    "drawn-digits": "weft.tasks.drawn_digits:draw",
+}
+"""Built-in corpora whose sources are drawings, and the function that draws the picture of a name."""
+
+STEMS: dict[str, str] = {
+    "columns": "weft.models.stems:ColumnStem",
+    "grid": "weft.models.stems:GridStem",
+    "frames": "weft.models.stems:FrameStem",
+}
+"""Stems, which make of an array the sequence of vectors that an encoder reads."""
+
 FORMATS: dict[str, str] = {
     "tsv": "weft.data.reading.delimited:Tsv",
     "csv": "weft.data.reading.delimited:Csv",
@@ -166,7 +184,8 @@ WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]
 HardName = Annotated[str, Choice(HARD_ALIGNMENTS, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
-TokenizerKind = Annotated[str, Choice(TOKENIZERS)]
+TokenizerKind = Annotated[str, Choice({**TOKENIZERS, **ARRAY_SOURCES})]
+StemName = Annotated[str, Choice(STEMS, besides=("none",))]
 TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]
 StrategyName = Annotated[str, Choice(STRATEGIES)]
 UtilityName = Annotated[str, Choice(UTILITIES)]

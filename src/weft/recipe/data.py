@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from weft.recipe.base import Count, Settings, Share
-from weft.recipe.choices import FORMATS, Choice, TargetTokenizerKind, TokenizerKind
+from weft.recipe.base import Count, CountOrNone, Settings, Share
+from weft.recipe.choices import ARRAY_SOURCES, FORMATS, Choice, TargetTokenizerKind, TokenizerKind
 from weft.recipe.pipeline import AnyStep
 
 
@@ -245,6 +245,7 @@ class DataSettings(Settings):
     bad_rows: Literal["error", "skip"] = Field(
         "error", description="rows that cannot be read (encoding, columns, …): stop, or skip and count them"
     )
+    outside: bool = Field(False, description="pictures and frames: a table may name files outside of its folder")
     blank_rows: Literal["error", "skip"] = Field(
         "skip", description="rows with a blank side: stop, or skip and count them"
     )
@@ -295,7 +296,10 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 class TokenizerSettings(Settings):
     """[tokenizer]: what a token is."""
 
-    kind: TokenizerKind = Field("bpe", description="bpe, unigram, word, character or byte")
+    kind: TokenizerKind = Field(
+        "bpe",
+        description="bpe, unigram, word, character or byte; picture or frames: the source names a file with an array",
+    )
     target_kind: TargetTokenizerKind = Field(
         "same", description="kind of the target's tokenizer, if different; needs joint = false"
     )
@@ -342,14 +346,30 @@ class TokenizerSettings(Settings):
         8, ge=1, le=1_000, description="dropout: number of tokenizations kept for each pair; epochs cycle through them"
     )
     sample: Count = Field(50_000_000, description="characters to learn from; a larger corpus is sampled at random")
+    channels: Count = Field(1, description="picture: 1 (gray) or 3 (red, green, blue); frames: values of a frame")
+    height: CountOrNone = Field(0, description="picture: scale to this height in pixels; 0: pictures keep their sizes")
+    max_values: Count = Field(
+        4_194_304, description="picture, frames: refuse files with more pixels or values than this, unread"
+    )
 
     @property
     def target_unit(self) -> str:
         """The target's kind, by name."""
         return self.kind if self.target_kind == "same" else self.target_kind
 
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether a source is an array, not a text."""
+        return self.kind in ARRAY_SOURCES
+
     @model_validator(mode="after")
     def _agree(self) -> TokenizerSettings:
+        if self.reads_arrays and (self.joint or self.target_unit == self.kind):
+            raise ValueError(
+                f"tokenizer.kind: {self.kind!r} is for sources; set tokenizer.joint = false and tokenizer.target_kind"
+            )
+        if self.kind == "picture" and self.channels not in (1, 3):
+            raise ValueError(f"tokenizer.channels: {self.channels}; pictures have 1 (gray) or 3 (red, green, blue)")
         if self.joint and self.target_unit != self.kind:
             raise ValueError(
                 f"tokenizer.target_kind: {self.target_kind!r} beside tokenizer.kind = {self.kind!r} "

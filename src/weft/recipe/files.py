@@ -35,7 +35,7 @@ PATHS = (
     ("evaluation", "former"),
 )
 """Section and name of the settings that are paths, or contain paths."""
-BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees")
+BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees", "drawn-digits")
 """Names of the built-in corpora (`weft.tasks.TASKS`, which imports the corpora); any other name is that of a file."""
 FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")
 """Keys of a corpus that name its files."""

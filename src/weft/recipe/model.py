@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from weft.recipe.base import Count, CountOrNone, Layers, Settings, Share, Width
 from weft.recipe.choices import ENCODERS, CellName, EncoderName, HardName, NormalizerName, ScoreName, WindowName
+from weft.recipe.stem import StemSettings
 
 
 class RecurrentSettings(Settings):
@@ -224,6 +225,7 @@ class ModelSettings(Settings):
     decoder: DecoderSettings = RecurrentDecoderSettings()
     attention: AttentionSettings = AttentionSettings()
     sources: SourceSettings = SourceSettings()
+    stem: StemSettings = StemSettings()
 
     @property
     def ties_output(self) -> bool:

@@ -88,6 +88,12 @@ class Recipe(Settings):
         return "prompt" if self.data.prompts else "none"
 
     @property
+    def longest_side(self) -> int:
+        """The most ids of a side that a pair is trained on: data.max_length or, of an array, the bytes it may have."""
+        bytes_of_array = 4 * self.tokenizer.channels * self.tokenizer.max_values if self.tokenizer.reads_arrays else 0
+        return max(self.data.max_length, bytes_of_array)
+
+    @property
     def feature_columns(self) -> list[int]:
         """The source columns, counted from 0, that list features in the training data; empty if they are joined."""
         tables = [corpus for corpus in as_list(self.data.train) if isinstance(corpus, TableFile)]
@@ -158,6 +164,7 @@ class Recipe(Settings):
         if self.tokenizer.new_languages and self.training.start is None:
             yield "tokenizer.new_languages: there is no tokenizer to add languages to; start from a run (--from RUN)"
         yield from self._adapter_contradictions()
+        yield from self._array_contradictions()
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
 
@@ -174,6 +181,38 @@ class Recipe(Settings):
             yield "training.freeze: with training.lora, only adapters are trained; leave it out"
         if self.training.shard != "none":
             yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
+
+    def _array_contradictions(self) -> Iterator[str]:
+        """A line for each setting that does not fit a source that is an array, or not."""
+        tokenizer, stem = self.tokenizer, self.model.stem
+        kinds = {"picture": ("columns", "grid"), "frames": ("frames",)}.get(tokenizer.kind, ("none",))
+        if stem.kind not in kinds:
+            expected = " or ".join(map(repr, kinds))
+            yield (
+                f"model.stem.kind: {stem.kind!r} does not read tokenizer.kind = {tokenizer.kind!r}; "
+                f"set it to {expected}"
+            )
+        augmentation = self.training.augmentation
+        changes = augmentation.changes_pictures, augmentation.changes_frames
+        for name, is_given in zip(("picture", "frames"), changes, strict=True):
+            if is_given and tokenizer.kind != name:
+                yield f"training.augmentation: changes of {name}, but tokenizer.kind = {tokenizer.kind!r}; leave it out"
+        if not tokenizer.reads_arrays:
+            return
+        if stem.inputs != tokenizer.channels:
+            yield f"model.stem.inputs: {stem.inputs}, but tokenizer.channels = {tokenizer.channels}; make them agree"
+        excluded = {
+            f"model.kind = {self.model.kind!r}": self.model.kind != "seq2seq",
+            "model.copy = true": self.model.copies,
+            f"model.sources.count = {self.model.sources.count}": self.model.sources.count > 1,
+            f"training.word_dropout = {self.training.word_dropout:g}": self.training.word_dropout > 0,
+            f"training.coverage_loss = {self.training.coverage_loss:g}": self.training.coverage_loss > 0,
+            f"search.coverage_penalty = {self.search.coverage_penalty:g}": self.search.coverage_penalty != 0,
+            "data.streaming = true": self.data.streaming,
+            f"tokenizer.dropout = {tokenizer.dropout:g}": tokenizer.dropout > 0,
+        }
+        for setting in (setting for setting, is_given in excluded.items() if is_given):
+            yield f"tokenizer.kind: {tokenizer.kind!r} is a source of pictures or frames; not with {setting}"
 
     def _regularization_contradictions(self) -> Iterator[str]:
         """A line for each setting of regularization that does not fit the model or the training."""
@@ -240,6 +279,8 @@ def only_in_weft(settings: ModelSettings, library: str, *, loss: str) -> str | N
         return f"training.loss: {library} has no output layer for {loss!r}; only for 'cross_entropy'"
     if settings.kind != "seq2seq":
         return f"model.kind: {settings.kind!r} is not exported to {library}; only 'seq2seq' is"
+    if settings.stem.kind != "none":
+        return f"model.stem.kind: {settings.stem.kind!r}, pictures or frames as sources, are not known to {library}"
     if settings.sources.count > 1:
         return f"model.sources.count: {settings.sources.count} sources are not known to {library}; it has one"
     if settings.attention.normalizer != "softmax":

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from weft.recipe.augmentation import AugmentationSettings
 from weft.recipe.base import Count, CountOrNone, Probability, Settings, Share
 from weft.recipe.choices import LossName, ScheduleName
 
@@ -128,6 +129,7 @@ class TrainingSettings(Settings):
         description="factor of the learning rate from a layer of a stack to the one below it, down to the embeddings",
     )
     lora: LoraSettings = LoraSettings()
+    augmentation: AugmentationSettings = AugmentationSettings()
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "fp32", "tf32", "bf16"] = Field(
         "auto", description="precision of matrix products; auto: on a GPU bf16, or tf32 for recurrent models; else fp32"

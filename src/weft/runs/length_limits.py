@@ -10,12 +10,15 @@ An output for a source of s tokens has at most ⌊max_ratio · s⌋ + max_extra 
 the training targets fit even if they were half as long again, and a few misaligned pairs do not matter. There is no
 other limit that grows more slowly than the source: a model may be given longer sources than it was trained on.
 
+Where sources are arrays, their bytes say nothing about the length of a text: they count as empty, and an output has at
+most max_extra tokens.
+
 Outputs may loop (`weft.search.repetition`) if more than 1 in 1,000 of the training targets do: the action sequences of
 SCAN repeat a phrase eight times, while a web corpus may have a few degenerate lines.
 
-Of several corpora, and of the members of an ensemble, the largest ratio and the largest extra count, and a single one
-that loops. The file is lengths.json; a run folder without it has the smallest limits, 2 s + 10, and no loops. Torch is
-not imported here.
+With several corpora, and for the members of an ensemble, the largest ratio and the largest extra count, and a single
+one that loops. The file is lengths.json; a run folder without it has the smallest limits, 2 s + 10, and no loops. Torch
+is not imported here.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ class LengthLimits(NamedTuple):
     @classmethod
     def largest(cls, limits: Iterable[LengthLimits]) -> LengthLimits:
         """The largest ratio and the largest extra of several; loops if any has them."""
-        ratios, extras, loops = zip(cls(), *limits, strict=True)
+        ratios, extras, loops = zip(*(list(limits) or [cls()]), strict=True)
         return cls(max(ratios), max(extras), any(loops))
 
     def limit(self, source_length: int, *, max_ratio: float | None = None, max_extra: int | None = None) -> int:

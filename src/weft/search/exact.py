@@ -1,7 +1,7 @@
 """Searches that find the best output there is: by trying everything, and by branch and bound.
 
-The space: every sequence of at most L tokens that ends with the end token, which counts as one of them. What the limit
-would cut off is not in it. With V tokens that is Σ_{t<L} (V−1)^t sequences.
+The space: every sequence of at most L tokens that ends with the end token, which counts as one of them. Longer
+sequences are not in it. With V tokens that is Σ_{t<L} (V−1)^t sequences.
 
     exhaustive   tries them all
     exact        skips what cannot win: log-probabilities only fall, so no continuation of a prefix scores above

@@ -4,21 +4,27 @@
 ``train``, 1 each to ``valid`` and ``test``), so the splits share no source whatever the seeds, counts and options.
 ``train`` is drawn with replacement: a small task repeats itself. In ``valid`` and ``test`` no source occurs twice.
 
-To add one, write its ``sample`` function in its own file and add its line to `TASKS`.
+A source of `PICTURE_TASKS` is the name of a picture, which the task draws; `write_pictures` writes a folder of them.
+
+To add one, write its ``sample`` function in its own file and add its line to `TASKS`, or to `PICTURE_TASKS`.
 """
 
 from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
+from weft.data.arrays.png import png_bytes
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError, nearest
-from weft.tasks import addition, copying, coreference, dates, grammar
+from weft.tasks import addition, copying, coreference, dates, drawn_digits, grammar
 
 
 class Task(NamedTuple):
@@ -27,6 +33,8 @@ class Task(NamedTuple):
     name: str
     summary: str
     sample: Callable[..., Pair]
+    draw: Callable[[str], np.ndarray] | None = None
+    """The picture of a source, uint8 (height, width); None: a source is a text."""
 
     @property
     def options(self) -> dict[str, object]:
@@ -48,6 +56,14 @@ TASKS: dict[str, Task] = {
         Task("trees", "English sentences of that grammar → their trees: he left → (TOP (S (NP he ) …", grammar.parsed),
     )
 }
+"""Tasks whose sources are texts."""
+PICTURE_TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("drawn-digits", "pictures of handwritten digits → the digits", drawn_digits.sample, drawn_digits.draw),
+    )
+}
+"""Tasks whose sources are names of pictures."""
 
 SPLITS = ("train", "valid", "test")
 
@@ -62,19 +78,40 @@ def generate(
     name: str, split: str, count: int, *, seed: int = 0, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[Pair]:
     """`count` pairs of a split of a task. A larger count starts with the pairs of a smaller one."""
-    if name not in TASKS:
-        raise DataError(f"unknown task {name!r}; {nearest(name, TASKS)}")
+    task = _task(name)
     if split not in SPLITS:
         raise DataError(f"task {name}: unknown split {split!r}; {nearest(split, SPLITS)}")
     if count < 0:
         raise DataError(f"task {name}: {count} pairs requested, expected 0 or more")
-    task = TASKS[name]
     for option in options:
         if option not in task.options:
             hint = nearest(option, task.options) if task.options else "it has none"
             raise RecipeError(f"task {name}: unknown option {option!r}; {hint}")
     _draw(task, random.Random(0), options)  # a bad value is reported here rather than at the first pair
     return _generate(task, split, count, seed, dict(options))
+
+
+def write_pictures(name: str, pairs: Iterable[Pair], folder: Path) -> Iterator[Pair]:
+    """The pairs, each after its picture has been written into a folder under the name that is its source."""
+    draw = _task(name).draw
+    if draw is None:
+        raise DataError(f"task {name}: its sources are texts, of which there are no pictures")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be created: {error.strerror or error}") from None
+    return _written(draw, pairs, folder)
+
+
+def _written(draw: Callable[[str], np.ndarray], pairs: Iterable[Pair], folder: Path) -> Iterator[Pair]:
+    for pair in pairs:
+        path = folder / pair.source
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(png_bytes(draw(pair.source)))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+        yield pair
 
 
 def _generate(task: Task, split: str, count: int, seed: int, options: dict[str, object]) -> Iterator[Pair]:
@@ -97,6 +134,13 @@ def _generate(task: Task, split: str, count: int, seed: int, options: dict[str, 
             seen.add(pair.source)
         drawn, misses = drawn + 1, 0
         yield pair
+
+
+def _task(name: str) -> Task:
+    tasks = TASKS | PICTURE_TASKS
+    if name not in tasks:
+        raise DataError(f"unknown task {name!r}; {nearest(name, tasks)}")
+    return tasks[name]
 
 
 def _draw(task: Task, rng: random.Random, options: Mapping[str, object]) -> Pair:

@@ -33,6 +33,7 @@ class IdRows(Sequence[list[int]]):
     """The ids of all texts end to end, and how many each has."""
 
     ids_N: NDArray[np.int32]
+    """Bytes (uint8) where the sources are packed arrays (`weft.packed`)."""
     lengths_B: NDArray[np.int64]
 
     @classmethod
@@ -45,8 +46,13 @@ class IdRows(Sequence[list[int]]):
         """The rows of all parts."""
         if len(parts) == 1:
             return parts[0]
-        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids_N for part in parts)])
+        ids = np.concatenate([part.ids_N for part in parts] or [np.zeros(0, np.int32)])
         return cls(ids, np.concatenate([np.zeros(0, np.int64), *(part.lengths_B for part in parts)]))
+
+    @property
+    def are_arrays(self) -> bool:
+        """Whether the rows are the bytes of packed arrays (`weft.packed`)."""
+        return self.ids_N.dtype == np.uint8
 
     @cached_property
     def starts_B(self) -> NDArray[np.int64]:
@@ -86,6 +92,8 @@ class IdRows(Sequence[list[int]]):
     def framed(self, before: Sequence[int], after: Sequence[int]) -> IdRows:
         """Every row with these ids before and after its own; a row without ids stays empty."""
         width, is_text = len(before) + len(after), self.lengths_B > 0
+        if not width:
+            return self
         framed = IdRows(
             np.empty(len(self.ids_N) + width * int(is_text.sum()), np.int32), self.lengths_B + width * is_text
         )

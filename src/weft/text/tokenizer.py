@@ -15,10 +15,15 @@ bpe        learned subwords: frequent neighbors  characters not seen in       if
                                                  ``byte_fallback``
 unigram    learned subwords: the most likely     like bpe; a run of unknown   like bpe
            segmentation                          characters is one unknown
+picture    pixel of a file's picture             nothing                      never: see below
+frames     value of a file's frames or sound     nothing                      never: see below
 external   that of a tokenizer.json or           as in the file               as in the file
            SentencePiece model
 imported   that of a pretrained model            as in the original           as in the original
 ========== ===================================== ============================ ==============================
+
+The texts of the kinds ``picture`` and ``frames`` are names of files (`weft.data.arrays.tokenizer`); what follows is of
+the others.
 
 Unusual input, for every kind:
 
@@ -60,11 +65,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from weft.errors import DataError, VocabularyError, nearest
 from weft.files import read_bounded
-from weft.recipe.choices import TOKENIZERS, resolve
+from weft.recipe.choices import ARRAY_SOURCES, TOKENIZERS, resolve
 from weft.text.frames import DEFAULT_FRAME, DEFAULT_RULES, Frame
 from weft.text.id_rows import TokenArrays
 from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
 
+KINDS = {**TOKENIZERS, **ARRAY_SOURCES}
+"""Everything that ids can be made of."""
 MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""
 MERGES_START, MERGES_END = b'\n    "merges": [', b"\n    ]\n  }\n}"
@@ -130,12 +137,12 @@ class Tokenizer(Protocol):
 
 def learn(kind: str, texts: Iterable[str], options: LearningOptions | None = None) -> Tokenizer:
     """Learn a tokenizer from texts, which are read once."""
-    if kind not in TOKENIZERS:
-        raise VocabularyError(f"unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
+    if kind not in KINDS:
+        raise VocabularyError(f"unknown kind of tokenizer {kind!r}; {nearest(kind, KINDS)}")
     from weft.text.vocabulary import LearningOptions
 
     texts = (text[:MAX_TEXT_CHARACTERS] for text in texts)
-    tokenizer: Tokenizer = resolve(TOKENIZERS, kind).learn(texts, options or LearningOptions())
+    tokenizer: Tokenizer = resolve(KINDS, kind).learn(texts, options or LearningOptions())
     return tokenizer
 
 
@@ -153,7 +160,7 @@ def load(path: Path | str, *, check: bool = True) -> Tokenizer:
         return content
     kind = _kind_of_file(content, path)
     if kind not in (EXTERNAL, IMPORTED):
-        loaded: Tokenizer = resolve(TOKENIZERS, kind).from_json(content, name=str(path))
+        loaded: Tokenizer = resolve(KINDS, kind).from_json(content, name=str(path))
         if check and hasattr(loaded, "check_library"):
             loaded.check_library(str(path))
         return loaded
@@ -194,6 +201,11 @@ class Tokenizers(NamedTuple):
     @property
     def joint(self) -> bool:
         return getattr(self.source, "column_tokenizer", self.source) is self.target
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether sources are arrays, given by name, not texts."""
+        return self.source.kind in ARRAY_SOURCES
 
     def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
         """The tokenizers for sources of ``count`` columns (`weft.text.columns`); ``features``: feature columns."""
@@ -275,8 +287,8 @@ def _kind_of_file(content: dict[str, Any], path: Path) -> str:
         raise VocabularyError(
             f"{path}: written by an older weft (format {version}; this one reads format {FORMAT}); learn it again"
         )
-    if kind not in (*TOKENIZERS, EXTERNAL, IMPORTED):
-        raise VocabularyError(f"{path}: unknown kind of tokenizer {kind!r}; {nearest(kind, TOKENIZERS)}")
+    if kind not in (*KINDS, EXTERNAL, IMPORTED):
+        raise VocabularyError(f"{path}: unknown kind of tokenizer {kind!r}; {nearest(kind, KINDS)}")
     return kind
 
 

@@ -211,6 +211,12 @@ class LearningOptions:
     """all but byte: strings such as ``<2de>`` that are one token wherever they occur."""
     protect: tuple[str, ...] = ()
     """all but byte: regular expressions; a match is never joined with its neighbors, frequent matches get an id."""
+    channels: int = 1
+    """picture: values of a pixel, 1 or 3; frames: values of a frame."""
+    height: int = 0
+    """picture: pixels in height to which every picture is scaled; 0: none is."""
+    max_values: int = 1 << 22
+    """picture, frames: the largest file that is read, in pixels or values."""
 
     @classmethod
     def from_settings(cls, settings: object) -> LearningOptions:

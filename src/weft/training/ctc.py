@@ -58,7 +58,7 @@ def without_end(targets: Ragged) -> Ragged:
 
 @replaceable
 def label_losses(log_p: Ragged, labels: Ragged, *, blank: int) -> Tensor:
-    """(B,) −log p(y | x) of each row, from log p_t(v) (N, V). What a row without an alignment has is not defined."""
+    """(B,) −log p(y | x) of each row, from log p_t(v) (N, V). It is not defined for a row without an alignment."""
     log_p_TBV = log_p.to_padded().transpose(0, 1)
     extended_BS = _with_blanks(labels, blank)
     skips_BS = extended_BS != blank

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 
 import torch
 
+from weft.data.batching.augmented import with_augmentation
 from weft.data.batching.batches import BatchSource, StepBatches, draw_steps
 from weft.data.batching.prefetch import prefetch
 from weft.data.batching.word_dropout import with_word_dropout
@@ -302,8 +303,9 @@ class Trainer:
             world_size=self.workers.world_size,
         )
         if settings.word_dropout:
-            protected = self.context.protected_ids
-            steps = with_word_dropout(steps, settings.word_dropout, seed=self.context.seed, protected=protected)
+            ids = self.context.protected_ids
+            steps = with_word_dropout(steps, settings.word_dropout, seed=self.context.seed, protected=ids)
+        steps = with_augmentation(steps, settings.augmentation, seed=self.context.seed)
         return prefetch(steps) if self.context.device.type == "cuda" else steps
 
     def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:

@@ -165,7 +165,7 @@ class RecipeValidation:
     def all_items(self) -> EvaluationItems:
         """The validation set without sources that are too long to be translated, which a warning counts."""
         items = GROUPINGS[self.recipe.evaluation.references](self.pairs)
-        limit, tokenizers = max_tokens(self.recipe.data.max_length), self.prepared.tokenizers
+        limit, tokenizers = max_tokens(self.recipe.longest_side), self.prepared.tokenizers
         kept = [self.metric == "loss" or is_within(limit, tokenizers, source=source) for source in items.sources]
         if all(kept):
             return items

@@ -92,10 +92,26 @@ def heads_of_pair(
 ) -> list[HeadAttention]:
     """The heads for a source and a target, or for the translation that a search finds."""
     translator, search = translator.in_languages(search)
+    source_tokens, target_tokens, begin = tokens_of_pair(translator, source, target, search)
+    heads = attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+    if not heads:
+        raise SearchError(f"{translator.recipe.name}: this model has no attention: nothing to show")
+    return heads
+
+
+def tokens_of_pair(
+    translator: Translator, source: str, target: str | Sequence[int] | None, search: Mapping[str, Any]
+) -> tuple[NamedTokens, NamedTokens, NamedTokens]:
+    """The tokens of a source, those of a target or of the translation that a search finds, and the first input.
+
+    ``target``: a text, or ids without the end token. Of a language model without a target: the text given as source.
+    """
     frame, end = translator.tokenizers.frame, [specials.END]
     has_source = translator.recipe.model.has_source
-    if target is not None:
+    if isinstance(target, str):
         target_ids = [*translator.encode_target(target, source), *end]
+    elif target is not None:
+        target_ids = [*target, *end]
     elif has_source:
         _check_not_empty(source)
         result = translator.translate(source, return_attention=False, **search)
@@ -105,14 +121,11 @@ def heads_of_pair(
     target_ids = [*frame.target_before, *target_ids]
     tokenizers, source_tokens = translator.tokenizers_for(source), NamedTokens([], [])
     if has_source:
-        names = tokenizers.source.tokens(translator.encoded_source(source)[1].ids)
+        names = translator.text.source_tokens(tokenizers, translator.encoded_source(source)[1])
         source_tokens = NamedTokens(translator.source_ids(source), names)
     target_tokens = NamedTokens(target_ids, tokenizers.target.tokens(target_ids))
     begin = NamedTokens([frame.begin], tokenizers.target.tokens([frame.begin]))
-    heads = attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
-    if not heads:
-        raise SearchError(f"{translator.recipe.name}: this model has no attention: nothing to show")
-    return heads
+    return source_tokens, target_tokens, begin
 
 
 def _check_not_empty(source: str) -> None:

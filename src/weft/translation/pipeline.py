@@ -61,7 +61,7 @@ class _Details:
     """Fields of the translations of a batch, without attention, that few callers read."""
 
     def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], text: TextProcessor) -> None:
-        self.hypotheses, self.sources, self.tokenizers = hypotheses, sources, text.tokenizers
+        self.hypotheses, self.sources, self.tokenizers, self.text = hypotheses, sources, text.tokenizers, text
         self.confidence = text.confidence
 
     def compute(self, name: str, row: int) -> Any:
@@ -76,7 +76,7 @@ class _Details:
             case "tokens":
                 return self.tokenizers.target.tokens(hypotheses.tokens(row))
             case "source_tokens":
-                return self.tokenizers.source.tokens(self.sources[row].ids)
+                return self.text.source_tokens(self.tokenizers, self.sources[row])
             case "score":
                 return float(hypotheses.scores_BN[row, 0])
             case "log_probability":
@@ -102,6 +102,9 @@ class _Details:
     def _confidences(self) -> list[float]:
         assert self.confidence is not None
         sources = self.sources
+        if self.tokenizers.reads_arrays:
+            counts = [len(self.text.source_tokens(self.tokenizers, source)) for source in sources]
+            return self.confidence.of_batch(self.hypotheses, IdRows.of([[specials.END] * count for count in counts]))
         ids = sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
         return self.confidence.of_batch(self.hypotheses, ids)
 
@@ -134,7 +137,8 @@ class TextProcessor:
         self.source_role: SourceRole = recipe.source_role
         self.has_source = recipe.model.has_source
         """Whether attention is over a source; a language model's is over its own history."""
-        self.max_training_length = recipe.data.max_length
+        self.stem = recipe.model.stem
+        self.max_training_length = recipe.longest_side
         self.sentence_ids = sentence_ids(recipe.model, tokenizers)
         """Ids for tokens outside the vocabularies, for a model that copies."""
         self.confidence: ConfidenceModel | None = None
@@ -211,19 +215,28 @@ class TextProcessor:
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
         return Translation.lazy(texts, _Details(hypotheses, sources, self))
 
+    def source_tokens(self, tokenizers: Tokenizers, source: Sentence) -> list[str]:
+        """The names of what attention to a source has weights for: its tokens or, of an array, its states."""
+        if not self.tokenizers.reads_arrays:
+            return tokenizers.source.tokens(source.ids)
+        from weft.translation.array_sources import ArrayStates
+
+        return ArrayStates.of(self.stem, source.ids).names
+
     def translation(self, source: Sentence, hypothesis: Hypothesis, *, text: str | None = None) -> Translation:
         """A hypothesis as a translation; ``text``: its text, if it differs from the decoded tokens."""
         tokenizers, source = self.readable(source)
         target = tokenizers.target
         text = target.decode(hypothesis.tokens) if text is None else text
         tokens = target.tokens(hypothesis.tokens)
-        source_tokens = tokenizers.source.tokens(source.ids)
+        source_tokens = self.source_tokens(tokenizers, source)
         attention = words = None
         if hypothesis.attention_TS is not None:
             attention = hypothesis.attention_TS[: len(hypothesis.tokens)].double().numpy()
             if self.has_source:
-                attention = attention[:, : len(source.ids)]
-                words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
+                attention = attention[:, : len(source_tokens)]
+                if not tokenizers.reads_arrays:
+                    words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
             else:
                 attention = attention[:, : len(hypothesis.token_scores)]  # storage for later states has no weight
                 source_tokens = [NO_TOKEN, specials.SPECIALS[specials.BEGIN], *tokens][: attention.shape[1]]

@@ -389,7 +389,7 @@ class Translator:
         from weft.data.store.token_store import encode_pairs
 
         encoded = encode_pairs(pairs, self.tokenizers, sources=self.source_role, sentence_ids=self.text.sentence_ids)
-        return checked_pairs(encoded, training_limit=self.recipe.data.max_length)
+        return checked_pairs(encoded, training_limit=self.recipe.longest_side)
 
     def encode_sources(self, sources: Sequence[str]) -> IdRows:
         """The ids of sources, without end tokens."""

@@ -41,7 +41,11 @@ def test_the_formulas() -> None:
     assert TRANSFORMER.weights(lengths[0]) == 6 * (25 + 16 + 20)
     scored = TRANSFORMER.encoder([Lengths(9, 0, 0)]) + Cost(4 * 3 * 50 * 4, 4 * 50 * 7)
     assert TRANSFORMER.score(lengths) == scored
-    assert TRANSFORMER.heads_of(lengths[0], 0) == scored + Cost(100 * 6 * 61, 0)
+    given = {"target": "x"}
+    assert TRANSFORMER.operation("heads", given, lengths) == scored + Cost(100 * 6 * 61, 0)
+    assert TRANSFORMER.operation("walk", given, lengths) == TRANSFORMER.search(lengths, 1)
+    exact = TRANSFORMER.operation("walk", {"search": {"kind": "exact"}}, lengths)
+    assert exact == TRANSFORMER.exact_search(lengths) + TRANSFORMER.search(lengths, 1)
     assert TRANSFORMER.operation("tokens", {}, lengths) == Cost(0, 0)
     assert TRANSFORMER.operation("neighbors", {}, []).bytes == 4 * 3 * 50 * 7
     assert RECURRENT.encoder(lengths) == Cost(4 * 5 * 8 * 7, 5 * 1_000), "no weights between its tokens"

@@ -30,6 +30,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recurrent": (
         RECURRENT | {"model.attention.score": "additive"},
         {"architecture": "recurrent", "positions": None, "copies": False, "editable": True, "attends": True,
+         "has_walk": True,
          "heads_of": {"encoder": None, "decoder": None, "cross": [1, 1], "copy": None}, "heads": True},
     ),
     "without attention": (
@@ -38,7 +39,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "hard attention": (
         RECURRENT | {"model.attention.hard": "first"},
-        {"architecture": "hard_attention", "copies": False, "attends": True},
+        {"architecture": "hard_attention", "copies": False, "attends": True, "has_walk": False},
     ),
     "copying": (RECURRENT | {"model.copy": True, "tokenizer.joint": True}, {"copies": True}),
     "transformer": (

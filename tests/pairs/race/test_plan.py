@@ -68,6 +68,14 @@ def test_a_further_model_if_a_complete_one_fits() -> None:
     assert further_model([model()] * 6, 1e6).reason == "6 models are enough"
 
 
+def test_of_models_that_validation_cannot_tell_apart_only_a_longer_one() -> None:
+    reason = "validation pairs cannot tell which of several models is the best"
+    assert further_model([model()], 1e6, only_longer=True).reason == reason
+    cut = model(steps=600, training_seconds=60.0, other_seconds=0.0)
+    assert further_model([cut], 94.0, only_longer=True) == (True, None)
+    assert further_model([cut], 10.0, only_longer=True).reason == "a further model takes 1.1 min"
+
+
 def test_steps_are_fitted_again_if_the_machine_was_measured_too_slow() -> None:
     """One step was planned, which took a second; there are sixty more."""
     slow = model(steps=1, training_seconds=1.0, other_seconds=40.0)

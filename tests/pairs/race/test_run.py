@@ -12,6 +12,7 @@ import pytest
 import weft
 from weft.errors import CheckpointError, WeftWarning
 from weft.pairs.race import models, plan, probe
+from weft.pairs.race import run as run_module
 from weft.pairs.race.events import (
     EnsembleScored,
     FurtherModelStarted,
@@ -23,12 +24,14 @@ from weft.pairs.race.events import (
     RaceWon,
     TimeUsed,
 )
+from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation import proposals
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.time_limit import fitting
-from weft.pairs.time_limit.budget import Speed
-from weft.pairs.train import Evaluated
+from weft.pairs.time_limit.budget import Speed, TimeLimit
+from weft.pairs.train import Evaluated, PlannedRun
 from weft.training.events import Event, Finished, Fitted, Started, Validation
+from weft.training.train import TrainingOptions
 
 PAIRS = [
     (f"{'bdfgk'[n // 25]}{'aeiou'[n % 5]}{'lmnrs'[n // 5 % 5]}", f"{'BDFGK'[n // 25]} {n % 5}") for n in range(120)
@@ -211,3 +214,37 @@ def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: fl
     assert not Path("runs/mine/race/distilled").exists()
     assert Path("runs/mine/race/model-2").exists() == (ensemble > 50.0), "members of a better ensemble are kept"
     assert Path("runs/mine/race/distilled.data").exists() == better, "what its recipe names is kept"
+
+
+def test_the_longest_model_is_the_run_where_validation_pairs_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One training that uses up the time; a second one only if the speed was mistaken, and then it takes its place."""
+    speeds = iter([Speed(step=600.0)])
+    monkeypatch.setattr(fitting, "measure", lambda *_, **__: next(speeds, Speed(step=36.0)))
+    monkeypatch.setattr(models, "score_runs", lambda folders, _: 90.0 if folders[0].name == "mine" else 10.0)
+    change = ["model.encoder.kind=gru", "model.decoder.kind=gru", "training.choose=last"]
+
+    def propose_last(*_: Any) -> list[CandidateRecipe]:
+        recipe = weft.recommend("pairs.tsv", changes=[*TINY, *change]).recipe
+        return [CandidateRecipe("gru", "GRU", "", recipe, ())]
+
+    monkeypatch.setattr(proposals, "propose", propose_last)
+    monkeypatch.setattr(plan, "MAX_MODELS", 6)
+    events = [*race()]
+    short, long = of_kind(events, ModelScored)
+    assert (short.value, long.value, long.chosen) == (90.0, 10.0, True) and not of_kind(events, EnsembleScored)
+    assert of_kind(events, Fitted)[0].steps < 40
+    assert weft.load_recipe("runs/mine/recipe.toml").training.steps > 120, "not only the 40 of the recipe"
+    assert of_kind(events, TimeUsed)[0].reason.startswith("validation pairs cannot tell which of several models")
+
+
+def test_models_that_copy_have_no_student() -> None:
+    """Their students were worse than they are, and a longer training is better than several."""
+
+    def further(name: str) -> models.FurtherModels:
+        limit = TimeLimit.from_now(1.0)
+        run = PlannedRun(weft.load_recipe(name), Path("runs/mine"), False, limit)
+        return models.FurtherModels(run, TrainingOptions(), RaceRecord(run.folder), run_module.distill_ensemble)
+
+    copying, other = further("django"), further("multi30k-transformer")
+    assert (copying.distill, copying.planned) == (None, 1)
+    assert (other.distill, other.planned) == (run_module.distill_ensemble, models.MAX_MODELS)

@@ -167,6 +167,23 @@ def test_the_learning_rate(pairs: int, changes: dict[str, Any], few: str | None,
     assert (training["batch_tokens"] == 512) == (few is not None)
 
 
+def test_small_batches() -> None:
+    """For location attention always; for formal languages with copied names 1,024 tokens at most, and a lower rate."""
+    location = RECURRENT | {"attention": {"location": True}}
+    for device in ("cuda", "cpu"):
+        commands = _trained("formal", _pairs(250_000), device, model=location, is_formal=True)["training"]
+        assert (commands["batch_tokens"], commands["learning_rate"]) == (256, 0.001)
+    for tokens, formal, batch, rate in [
+        (60 * 4_096, True, 1_024, 0.0005),
+        (60 * 512, True, 512, 0.0005),
+        (60 * 4_096, False, 4_096, 0.001),
+    ]:
+        pairs = {"pairs": 10_000, "source.tokens.mean": tokens / 10_000 / 1.3 - 1 / 1.3, "target.tokens.mean": 0.0}
+        copying = {**TRANSFORMER, "dropout": 0.3}
+        code = _trained("copying", pairs, units=("word", "word"), model=copying, is_formal=formal)["training"]
+        assert (code["batch_tokens"], code["learning_rate"]) == (batch, rate)
+
+
 TOKENIZED = {"target.punctuated": 0.009}
 CASES: list[tuple[Kind, tuple[Unit, Unit], dict[str, Any], list[str]]] = [
     ("text", ("bpe", "bpe"), {}, ["bleu", "chrf"]),

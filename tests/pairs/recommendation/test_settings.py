@@ -63,7 +63,7 @@ def _reason(recommendation: ChosenSettings, topic: str) -> str:
 
 CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("few words", spellings, 800, {"tokenizer.kind": "character", "tokenizer.target_kind": "word",
-     "model.encoder.kind": "gru", "model.encoder.hidden": 512, "model.attention.hard": "first",
+     "model.encoder.kind": "gru", "model.encoder.hidden": 256, "model.attention.hard": "first",
      "training.metric": "exact_match"}),
     ("few forms", forms, 800, {"tokenizer.kind": "character", "model.encoder.kind": "gru",
      "model.attention.normalizer": "entmax15", "model.decoder.input_feeding": True}),
@@ -81,7 +81,8 @@ CASES: list[tuple[str, Callable[[int], Rows], int, dict[str, Any]]] = [
     ("long forms", long_forms, 2_000, {"model.attention.hard": "first"}),
     ("commands", commands, 2_000, {"tokenizer.kind": "word", "tokenizer.joint": False,
      "tokenizer.split_punctuation": False, "model.encoder.kind": "gru", "model.attention.location": True,
-     "training.learning_rate": 0.002, "training.label_smoothing": 0.0, "training.metric": "token_match"}),
+     "training.batch_tokens": 256, "training.learning_rate": 0.001, "training.label_smoothing": 0.0,
+     "training.metric": "token_match"}),
     ("sentences", sentences, 8_000, {"tokenizer.kind": "bpe", "tokenizer.joint": True, "model.tie": "all",
      "model.encoder.kind": "transformer", "training.metric": "bleu"}),
     ("few sentences", sentences, 1_000, {"tokenizer.kind": "bpe", "model.encoder.kind": "lstm"}),

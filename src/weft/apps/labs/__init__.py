@@ -32,8 +32,10 @@ from weft.apps.labs.gradients import gradients
 from weft.apps.labs.heads import heads
 from weft.apps.labs.history import history
 from weft.apps.labs.lab import Lab, LabResult
+from weft.apps.labs.layers import layers
 from weft.apps.labs.lengths import lengths
 from weft.apps.labs.lookahead import lookahead
+from weft.apps.labs.norms import norms
 from weft.apps.labs.order import order
 from weft.apps.labs.repetition import repetition
 from weft.apps.labs.scaling import scaling
@@ -59,8 +61,10 @@ __all__ = [
     "gradients",
     "heads",
     "history",
+    "layers",
     "lengths",
     "lookahead",
+    "norms",
     "order",
     "repetition",
     "scaling",
@@ -77,6 +81,7 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "scores": scores,
     "alignment": alignment,
     "lookahead": lookahead,
+    "layers": layers,
     "depth": depth,
     "exposure": exposure,
     "distance": distance,
@@ -88,6 +93,7 @@ LABS: dict[str, Callable[..., LabResult]] = {
     "scaling": scaling,
     "order": order,
     "lengths": lengths,
+    "norms": norms,
     "between": between,
     "heads": heads,
 }

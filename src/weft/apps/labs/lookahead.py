@@ -21,10 +21,10 @@ import weft
 from weft.apps.labs.intervals import percent
 from weft.apps.labs.lab import Lab, LabResult
 from weft.apps.labs.letters import training_settings
-from weft.apps.labs.probes import linear_probe, source_states
 from weft.apps.labs.training import train_model
 from weft.apps.labs.trials import run_trials
 from weft.apps.labs.verdicts import Verdict, above, below, judge
+from weft.apps.probes.layer_states import layer_states, linear_probe
 from weft.pictures.charts import Chart, Row, Series, Table
 
 LAB = Lab(
@@ -101,7 +101,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
     for order in ORDERS:
         drawn = (draw(random, condition.clues) for _ in range(8 * condition.sentences))
         chosen = [s for s in drawn if s.before == (order == "clue before")][: 2 * condition.sentences]
-        states = source_states(run, [s.pair.source for s in chosen])
+        states = [*layer_states(run, [s.pair.source for s in chosen]).layers.values()][-1]
         at_bank = [rows[s.pair.source.split().index("bank")] for s, rows in zip(chosen, states, strict=True)]
         result[f"probe, {order}"] = linear_probe(at_bank, [s.sense for s in chosen])
         outputs = run.translate([s.pair.source for s in chosen], kind="greedy", return_attention=False)

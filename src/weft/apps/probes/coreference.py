@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.apps.probes.layer_states import word_ends
 from weft.apps.probes.result import ProbeResult
 from weft.errors import DataError, SearchError
 from weft.evaluation.statistics import Estimate, binomial
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from weft.translation.results import HeadAttention
     from weft.translation.translator import Translator
 
-MARKERS = "▁Ġ␣ "
-"""The mark that tokenizers put at the beginning of a word."""
 SHOWN_HEADS = 8
 
 
@@ -82,16 +81,8 @@ def coreference(run: Translator | Path | str, *, limit: int = 200) -> ProbeResul
 
 def _token_positions(tokens: Sequence[str], source: str) -> Mention | None:
     """The mention in tokens: the last token of each word. None if the tokens do not spell the source."""
-    words, last, index, spelled = source.split(), {}, 0, ""
-    for position, token in enumerate(tokens):
-        if index == len(words):
-            break  # end tokens
-        spelled += token.strip(MARKERS).removesuffix("</w>")
-        if spelled == words[index]:
-            last[index], index, spelled = position, index + 1, ""
-    if index < len(words):
-        return None
-    return Mention(*(last[word] for word in find_mention(source)))
+    ends = word_ends(tokens, source)
+    return None if ends is None else Mention(*(ends[word] for word in find_mention(source)))
 
 
 def _add(counts: dict[tuple[int, int], HeadCount], head: HeadAttention, positions: Mention) -> None:

@@ -31,6 +31,7 @@ From a request to its results
 In the worker
     worker.py            loads a run and answers what it is sent
     operations.py        what it can do with its model
+    walk.py              the numbers of one step; walk_recurrent.py, walk_transformer.py: stage by stage
     worker_limits.py     the costs of its operations, and the end of those that nobody waits for
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
 

@@ -14,7 +14,13 @@ from weft.apps.serve.schemas import PROBLEMS
 router = APIRouter(include_in_schema=False)
 GROUPS = {
     "Translate": ("/api/translate", "/api/translate/stream", "/api/score"),
-    "Look inside": ("/api/heads", "/api/models/{name}/tokens", "/api/models/{name}/neighbors", "/api/models/{name}/po"),
+    "Look inside": (
+        "/api/heads",
+        "/api/walk",
+        "/api/models/{name}/tokens",
+        "/api/models/{name}/neighbors",
+        "/api/models/{name}/po",
+    ),
     "Models and settings": ("/api/service", "/api/models", "/api/settings", "/api/models/{name}/reload"),
     "Training": ("/api/training",),
     "LibreTranslate": ("/translate", "/languages", "/detect", "/frontend/settings"),
@@ -25,6 +31,7 @@ BODIES: dict[str, Any] = {
     "/api/translate/stream": {"text": "a text", "search": {"kind": "greedy"}},
     "/api/score": {"pairs": [["a source", "a target"]]},
     "/api/heads": {"text": "a text"},
+    "/api/walk": {"text": "a text", "step": 1},
     "/translate": {"q": "a text", "source": "SOURCE", "target": "TARGET", "format": "text"},
     "/detect": {"q": "a text"},
 }

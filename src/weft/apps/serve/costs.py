@@ -12,6 +12,7 @@
     attention       4 · K S T, and 100 · n_best S T: tensors, numbers, JSON
     scores          4 · min(tokens, 4,096) · 3 V, and the encoder                tokens (P + V D)
     heads           100 · (L_e H_e S² + L_d H_d T² + L_c H_c S T)               those of a search and of both stacks
+    walk            the search, and a search with K = 1                         as the searches
 
 A worker knows the tokens. It refuses an operation that cannot fit into its memory (`ServeSettings.memory`) or, by the
 speed of the operations before it, into the time of a request (`ServeSettings.deadline`), and says why; what fits waits
@@ -40,6 +41,9 @@ WEIGHT_BYTES = 100
 """Bytes of an attention weight in a response: as a tensor, an array, a Python number and JSON."""
 OVERHEAD = 8 << 20
 """Bytes of an operation of any size: buffers of matrix products, Python objects."""
+
+SEARCHING = ("translate", "stream", "heads", "walk")
+"""Operations that search for an output, unless they are given one."""
 
 
 class CostError(WeftError):
@@ -129,26 +133,29 @@ class ModelShape(NamedTuple):
         areas = {"encoder": source**2, "decoder": target**2, "cross": target * source, "copy": target * source}
         return sum(layers * heads * areas[kind] for kind, (layers, heads) in self.heads.items())
 
-    def heads_of(self, lengths: Lengths, size: int) -> Cost:
-        """All heads for a text, whose output is searched for first unless ``size`` is 0."""
-        search = self.search([lengths], size) if size else Cost(0, 0)
-        return search + self.score([lengths]) + Cost(WEIGHT_BYTES * self.weights(lengths), 0.0)
-
     def operation(self, name: str, payload: dict[str, Any], lengths: Sequence[Lengths]) -> Cost:
         """The cost of an operation by its name, for the payload that a worker is sent."""
-        if name in ("translate", "stream"):
-            search, n_best = payload.get("search", {}), payload.get("n_best", 1)
-            exact, size = search.get("kind") in EXACT, hypotheses(search, n_best)
-            cost = self.exact_search(lengths) if exact else self.search(lengths, size)
-            return cost + self.attention(lengths, size, n_best) if payload.get("attention") else cost
+        search, n_best = payload.get("search", {}), payload.get("n_best", 1)
         if name == "score":
             return self.score(lengths)
-        if name == "heads":
-            given = payload.get("target") is not None or payload.get("target_ids") is not None
-            return self.heads_of(lengths[0], 0 if given else hypotheses(payload.get("search", {}), 1))
+        if name in SEARCHING:
+            exact, size = search.get("kind") in EXACT, hypotheses(search, n_best)
+            cost = self.exact_search(lengths) if exact else self.search(lengths, size)
+            if name in ("translate", "stream"):
+                return cost + self.attention(lengths, size, n_best) if payload.get("attention") else cost
+            if has_target(payload):
+                cost = Cost(0, 0)
+            if name == "walk":
+                return cost + self.search(lengths, 1)
+            return cost + self.score(lengths) + Cost(WEIGHT_BYTES * self.weights(lengths[0]), 0.0)
         if name == "neighbors":
             return Cost(FLOAT * 3 * self.vocabulary * self.width, self.vocabulary * self.width)
         return Cost(0, 0)
+
+
+def has_target(payload: dict[str, Any]) -> bool:
+    """Whether an operation is given a target, so that it searches for none."""
+    return payload.get("target") is not None or payload.get("target_ids") is not None
 
 
 def hypotheses(search: dict[str, Any], n_best: int) -> int:
@@ -175,7 +182,7 @@ def check(name: str, payload: dict[str, Any], lengths: Sequence[Lengths], shape:
     """The cost of an operation; `CostError` if it is beyond a limit that does not depend on the load of the service."""
     search, sources = payload.get("search", {}), [length.source for length in lengths]
     longest = max(sources, default=0)
-    exact = name in ("translate", "stream") and search.get("kind") in EXACT
+    exact = name in SEARCHING and search.get("kind") in EXACT and not has_target(payload)
     if exact and limits.exact_tokens is not None and longest > limits.exact_tokens:
         reason = f"a text of {longest:,} tokens; at most {limits.exact_tokens:,} are searched exactly"
         raise CostError(f"search.kind: {search['kind']}: {reason}; use a beam, or a shorter text")

@@ -126,7 +126,7 @@ def queue_of(model: ServedModel, job: Job, texts: Sequence[str]) -> str:
         length._replace(target=max(length.target, prefix))
         for length in estimated_lengths(texts, rates.tokens_per_character, search, longest)
     ]
-    if job.op in ("heads", "score"):
+    if job.op in ("heads", "walk", "score"):
         work = sum(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)
     else:
         work = max(shape.operation(job.op, job.payload, [length]).multiplications for length in lengths)

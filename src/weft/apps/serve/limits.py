@@ -58,7 +58,7 @@ def check_texts(texts: Sequence[str], settings: ServeSettings, name: str = "text
     if len(texts) > settings.max_lines:
         raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are accepted at once")
     for text in texts:
-        if len(text) > settings.max_characters:
+        if len(text) > settings.max_characters and not text.startswith("data:"):  # an array; max_body limits it
             limit = f"at most {settings.max_characters:,} are accepted"
             raise ServiceError(413, f"{name}: a text of {len(text):,} characters; {limit}; split it")
         check_unicode(text, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.apps.serve.walk import has_walk
 from weft.attention.ragged_attention import alignment_layer
 from weft.models.architecture import Architecture, architecture_of, count_parameters
 from weft.models.interface import HasCopyProbabilities
@@ -31,6 +32,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "attends": recipe.model.attends and recipe.source_role == "text",
         "heads": any(sizes.values()),
         "heads_of": sizes,
+        "has_walk": has_walk(described),
         "shown_heads": shown_heads(translator, sizes),
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(attention.role.reads_source for attention in described.attentions),

@@ -22,8 +22,18 @@ from weft.apps.serve.jobs import (
     translation_payload,
 )
 from weft.apps.serve.limits import check_texts, describe_settings
-from weft.apps.serve.models import PLAIN
-from weft.apps.serve.schemas import PROBLEMS, Heads, HeadsRequest, ScoreRequest, Scores, TranslateRequest, Translations
+from weft.apps.serve.models import PLAIN, ServedModel
+from weft.apps.serve.schemas import (
+    PROBLEMS,
+    Heads,
+    HeadsRequest,
+    ScoreRequest,
+    Scores,
+    TranslateRequest,
+    Translations,
+    Walk,
+    WalkRequest,
+)
 from weft.apps.serve.security import is_forwarded
 from weft.runtime.processes import to_json
 
@@ -119,19 +129,41 @@ async def score(request: Request, body: ScoreRequest) -> Response:
 @router.post("/heads", response_model=Heads)
 async def heads(request: Request, body: HeadsRequest) -> Response:
     """The attention weights of every head, for the model's own translation or a given target."""
+    model, payload = await inspection_payload(request, body, "to attend to")
+    payload["edits"] = edits_of(body)
+    return await inspected(request, model, "heads", payload)
+
+
+@router.post("/walk", response_model=Walk)
+async def walk(request: Request, body: WalkRequest) -> Response:
+    """The numbers of one step of the decoder, stage by stage, from the embedding to the softmax."""
+    if body.edits:
+        raise ServiceError(422, "edits: a walk shows the model as it is; leave them out")
+    model, payload = await inspection_payload(request, body, "to walk through")
+    return await inspected(
+        request, model, "walk", {**payload, "step": body.step, "layer": body.layer, "head": body.head}
+    )
+
+
+async def inspection_payload(
+    request: Request, body: HeadsRequest | WalkRequest, purpose: str
+) -> tuple[ServedModel, dict[str, Any]]:
+    """The model and what its worker is sent, for a text and its translation or a given target."""
     settings = settings_of(request)
     check_texts([body.text, body.target or ""], settings)
+    if len(body.target_ids or ()) > settings.max_output:
+        limit = f"at most {settings.max_output:,} are accepted"
+        raise ServiceError(422, f"target_ids: {len(body.target_ids or ()):,} tokens; {limit}")
     if not body.text.strip():
-        raise ServiceError(422, "text: it is empty; there is nothing to attend to")
+        raise ServiceError(422, f"text: it is empty; there is nothing {purpose}")
     model = await loaded_model(request, body.model)
-    payload = {
-        "texts": [body.text],
-        "target": body.target,
-        "target_ids": body.target_ids,
-        "search": search_of(model, body, settings),
-        "edits": edits_of(body),
-    }
-    [result] = await ask(request, model, "heads", payload)
+    search = search_of(model, body, settings)
+    return model, {"texts": [body.text], "target": body.target, "target_ids": body.target_ids, "search": search}
+
+
+async def inspected(request: Request, model: ServedModel, op: str, payload: dict[str, Any]) -> Response:
+    """The answer of a worker, with the name of the model."""
+    [result] = await ask(request, model, op, payload)
     return json_response(to_json({"model": model.name})[:-1] + b"," + result[1:])
 
 

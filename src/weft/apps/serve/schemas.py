@@ -74,6 +74,17 @@ class HeadsRequest(ModelRequest):
     target_ids: list[TokenId] | None = Field(None, max_length=10_000)
 
 
+class WalkRequest(ModelRequest):
+    """A step of the decoder whose numbers are wanted: that of a token of the text's translation, or of a target."""
+
+    text: str
+    target: str | None = None
+    target_ids: list[TokenId] | None = Field(None, max_length=10_000)
+    step: Position = Field(0, description="the token, from 0")
+    layer: Number = Field(1, description="of a Transformer, the layer that is shown in detail")
+    head: Number = 1
+
+
 class ScoreRequest(ModelRequest):
     """Pairs of a source and a target."""
 
@@ -99,6 +110,21 @@ class Heads(BaseModel):
     model: str
     target_tokens: list[str]
     heads: list[dict[str, Any]]
+
+
+class Walk(BaseModel):
+    """The answer to a `WalkRequest`."""
+
+    model: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+    target_ids: list[int]
+    begin: str
+    step: int
+    layers: int
+    heads: int
+    stages: list[dict[str, Any]]
+    output: dict[str, Any]
 
 
 class Scores(BaseModel):

@@ -159,6 +159,8 @@ class Worker:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             translator = load(*self.config["runs"], **options)
+            if translator.tokenizers.reads_arrays:
+                translator.tokenizers.source.files = None  # a client's text must not make weft read a file
             if "max_output" in self.config:
                 translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":
@@ -206,6 +208,7 @@ class Worker:
         """The answer to an operation on its own; nothing, if nobody waits for it any more."""
         from weft.apps.serve import operations
         from weft.apps.serve.observation import Abandoned
+        from weft.apps.serve.walk import walk
         from weft.apps.serve.worker_limits import Cancellation
 
         translator, control, number, op = self.translator, self._controlled(), header["id"], header["op"]
@@ -231,6 +234,7 @@ class Worker:
             "score": score,
             "stream": stream,
             "heads": lambda: [operations.heads(translator, payload, is_abandoned)],
+            "walk": lambda: [walk(translator, payload, is_abandoned)],
             "tokens": lambda: [operations.tokens(translator, payload)],
             "neighbors": lambda: [operations.neighbors(translator, payload)],
             "positions": lambda: [operations.positions(translator, payload)],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
-from weft.apps.serve.costs import Cost, Lengths, Limits, ModelShape, check, check_time
+from weft.apps.serve.costs import SEARCHING, Cost, Lengths, Limits, ModelShape, check, check_time
 from weft.apps.serve.memory import MemoryBudget
 from weft.apps.serve.model_info import heads_of
 from weft.apps.serve.observation import Abandoned
@@ -98,7 +98,7 @@ def operation_lengths(translator: Translator, op: str, payload: dict[str, Any]) 
             rows = len(translator.encode_target(target, source)) + 1
             lengths.append(Lengths(source_length(translator, source), rows, rows))
         return lengths
-    if op not in ("translate", "stream", "heads"):
+    if op not in SEARCHING:
         return []
     return [_lengths(translator, payload, source_length(translator, text), text) for text in payload["texts"]]
 

@@ -11,6 +11,7 @@ folder: neither by ``..`` nor by an absolute path nor by a link. Pipes and devic
 
 from __future__ import annotations
 
+from contextlib import suppress
 from errno import EISDIR
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -61,7 +62,7 @@ class ArrayFiles:
         self.limits = limits
         self.outside = outside
         self._archives: dict[Path, Archive] = {}
-        self._neighbors: list[Path] | None = None
+        self._neighbors: dict[Path, list[Path]] = {}
 
     @classmethod
     def of_table(cls, table: Path | str, *, limits: ArrayLimits = DEFAULT_LIMITS, outside: bool = False) -> ArrayFiles:
@@ -71,6 +72,12 @@ class ArrayFiles:
     def read(self, name: str, where: str = "") -> np.ndarray:
         """The array of that name; ``where``: file and row that name it, for messages."""
         return self._located(where, lambda: self._read(name))
+
+    def locate(self, name: str) -> str:
+        """A name that stands for the same file wherever it is read; it need not exist."""
+        if not name.strip() or "\0" in name:
+            raise DataError(f"{quote(name)}: expected the name of a file")
+        return str(self._inside(name))
 
     def read_bytes(self, name: str, where: str = "") -> bytes:
         """The content of the file of that name, not decoded."""
@@ -88,7 +95,7 @@ class ArrayFiles:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_archives": {}, "_neighbors": None}
+        return {**self.__dict__, "_archives": {}, "_neighbors": {}}
 
     @staticmethod
     def _located(where: str, read: Any) -> Any:
@@ -114,7 +121,7 @@ class ArrayFiles:
             return self._member(self.folder, name, name)
         parts = PurePosixPath(name).parts
         for count in range(1, len(parts)):
-            if is_archive(parts[count - 1]) and (path := self._inside("/".join(parts[:count]))).is_file():
+            if is_archive(parts[count - 1]) and (path := self._inside(str(PurePosixPath(*parts[:count])))).is_file():
                 return self._member(path, "/".join(parts[count:]), name)
         check_random_access(name)
         try:
@@ -128,12 +135,15 @@ class ArrayFiles:
 
     def _inside(self, name: str) -> Path:
         """The path of a name, which is refused if it leaves the folder."""
-        path = self.folder / name
+        pure = PurePosixPath(name)
+        if not self.outside and (pure.is_absolute() or ".." in pure.parts):
+            raise DataError(f"{name}: outside the folder of its table, which may only name files in that folder")
+        return self._check_inside(self.folder / name, name)
+
+    def _check_inside(self, path: Path, name: str) -> Path:
+        """The path, which is refused if it is a link that leaves the folder."""
         if self.outside:
             return path
-        pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts:
-            raise DataError(f"{name}: outside the folder of its table, which may only name files in that folder")
         try:
             is_inside = path.resolve().is_relative_to(self.folder.resolve())
         except (OSError, RuntimeError):  # a loop of links, or a name that is too long
@@ -143,22 +153,28 @@ class ArrayFiles:
         return path
 
     def _beside(self, name: str) -> bytes:
-        """A member of an archive in the folder: of the whole name, or of what follows the name of the archive."""
-        if self._neighbors is None:
-            try:
-                self._neighbors = sorted(path for path in self.folder.iterdir() if is_archive(path.name))
-            except OSError:
-                self._neighbors = []
-        for path in self._neighbors:
-            if not self._inside(path.name).is_file():
+        """A member of an archive in a folder on the way to the file: by what follows the folder, or the archive."""
+        path = self.folder / name
+        for folder in path.parents:
+            if not folder.is_dir():
                 continue
-            members = self._opened(path, path.name)
-            for member in (name, name.removeprefix(f"{path.stem}/")):
-                try:
-                    return members.read(member, self.limits)
-                except KeyError:
-                    continue
+            member = path.relative_to(folder).as_posix()
+            for archive in self._archives_in(folder):
+                for known in (member, member.removeprefix(f"{archive.stem}/")):
+                    with suppress(KeyError):
+                        return self._opened(archive, archive.name).read(known, self.limits)
+            if folder == self.folder or (self.outside and folder != path.parent):
+                break
         raise DataError(f"{name}: no such file")
+
+    def _archives_in(self, folder: Path) -> list[Path]:
+        if folder not in self._neighbors:
+            try:
+                names = sorted(path for path in folder.iterdir() if is_archive(path.name))
+            except OSError:
+                names = []
+            self._neighbors[folder] = [path for path in names if self._check_inside(path, path.name).is_file()]
+        return self._neighbors[folder]
 
     def _member(self, path: Path, member: str, name: str) -> bytes:
         archive = self._opened(path, name.removesuffix(f"/{member}"))

@@ -67,6 +67,15 @@ def check_frames(frames: np.ndarray, name: str, features: int | None = None) -> 
     return frames
 
 
+def normalized(frames: np.ndarray) -> np.ndarray:
+    """Each feature with mean 0 and deviation 1 over the frames, in float16; bytes as they are: they have a range."""
+    if frames.dtype == np.uint8:
+        return frames
+    values = frames.astype(np.float32)
+    centered = values - values.mean(0)
+    return (centered / (values.std(0) + 1e-3)).astype(np.float16)
+
+
 def read_wav(data: bytes, name: str, limits: ArrayLimits = DEFAULT_LIMITS) -> np.ndarray:
     """The log-mel frames of the sound in the bytes of a WAV file: (time, `BANDS`), float32."""
     try:

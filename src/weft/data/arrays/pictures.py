@@ -78,6 +78,31 @@ def with_channels(picture: np.ndarray, channels: int) -> np.ndarray:
     return luma.astype(np.uint8)[:, :, None]
 
 
+def scaled_width(picture: np.ndarray, height: int) -> int:
+    """The width of a picture when it is scaled to this height."""
+    return max(round(picture.shape[1] * height / picture.shape[0]), 1)
+
+
+def with_height(picture: np.ndarray, height: int) -> np.ndarray:
+    """The picture scaled to this height, and in proportion to a width: what becomes one pixel is averaged."""
+    if picture.shape[0] == height:
+        return picture
+    sizes = height, scaled_width(picture, height)
+    rows, columns = (_weights(size, new_size) for size, new_size in zip(picture.shape[:2], sizes, strict=True))
+    scaled = np.stack([rows @ picture[:, :, channel] @ columns.T for channel in range(picture.shape[2])], axis=2)
+    return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+
+
+def _weights(size: int, new_size: int) -> np.ndarray:
+    """(new, old) how much of each old pixel is in a new one: triangles, wider if the picture becomes smaller."""
+    scale = size / new_size
+    reach = max(scale, 1.0)
+    distances = (np.arange(new_size)[:, None] + 0.5) * scale - (np.arange(size)[None] + 0.5)
+    weights = np.maximum(0, 1 - np.abs(distances) / reach).astype(np.float32)
+    total: np.ndarray = weights / weights.sum(1, keepdims=True)
+    return total
+
+
 @cache
 def _decoders() -> dict[str, Any]:
     """The decoder of each format. Unlike `PIL.Image.open` it tries no other and warns of no size: the limits decide."""

@@ -3,7 +3,7 @@
     x'_i = <unk> with probability p, else x_i            independently for every token that is not a special one
 
 Gal & Ghahramani 2016, 4.2, drop word types: all occurrences of a word in a sequence, or none. Here every token is
-drawn by itself, as Bowman et al. 2016 do with the inputs of a decoder; most sentences have each word once. Of a
+drawn by itself, as Bowman et al. 2016 do with the inputs of a decoder; most sentences have each word once. In a
 character model the tokens are characters. Lengths do not change, and the target stays as it is.
 
 The draws are a function of the seed, the step and the number of the batch alone: a resumed run repeats them, other

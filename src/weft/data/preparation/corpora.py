@@ -33,6 +33,8 @@ from weft.recipe.data import (
 )
 from weft.runs.layout import MAX_EXAMPLE_CHARACTERS, MAX_EXAMPLES
 from weft.runtime.activity import activity
+from weft.text.tokenizer import learn
+from weft.text.vocabulary import LearningOptions
 
 BLOCK_PAIRS = 4096
 """Pairs of a built-in corpus in a block."""
@@ -115,7 +117,13 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     corpora.check_standard_input(entry.corpus for entry in entries)
     if (run := recipe.run_of(split if getattr(data, split, None) is not None else "train")) is not None:
         check_recorded(run, split, entries)
-    return _split(recipe, split, entries)
+    entries = _split(recipe, split, entries)
+    if recipe.tokenizer.reads_arrays:
+        from weft.data.arrays.corpus import array_corpus
+
+        outside = recipe.data.outside
+        return [entry._replace(corpus=array_corpus(entry.corpus, entry.name, outside=outside)) for entry in entries]
+    return entries
 
 
 def _is_held_out(recipe: Recipe, split: str) -> bool:
@@ -268,6 +276,7 @@ def read_entry(recipe: Recipe, entry: CorpusEntry, row_errors: Counter[str]) -> 
     """The pairs of one corpus; see `read_corpus`."""
     name, corpus, settings = entry
     reads_sources = recipe.source_role != "none"
+    check = source_check(recipe)
     pipeline = Pipeline(pipeline_steps(recipe, settings), seed=recipe.seed).for_evaluation()
     what = f"looking for held-out pairs ({corpus.part}) in" if isinstance(corpus, CorpusPart) else "reading"
     with activity(f"{what} {name}", "pairs") as reading:
@@ -290,9 +299,21 @@ def read_entry(recipe: Recipe, entry: CorpusEntry, row_errors: Counter[str]) -> 
                     skip_row(recipe, blank_error(pair, where, sources=reads_sources), row_errors)
                 elif is_oversized(pair):
                     row_errors[LENGTH_KIND] += 1
+                elif (error := check(pair.source, f"{block.name}:{numbers[index]}")) is not None:
+                    skip_row(recipe, error, row_errors)
                 else:
                     yield ReadPair(pairs[index], pair)
             reading.done += len(pairs)
+
+
+def source_check(recipe: Recipe) -> Callable[[str, str], RowError | None]:
+    """Finds the error of a source, given with its file and line: an array that cannot be read. Texts have none."""
+    if not recipe.tokenizer.reads_arrays:
+        return lambda source, where: None
+    from weft.data.arrays.corpus import check_source
+
+    tokenizer = learn(recipe.tokenizer.kind, [], LearningOptions.from_settings(recipe.tokenizer))
+    return partial(check_source, tokenizer)
 
 
 def skip_row(recipe: Recipe, error: RowError, counts: Counter[str]) -> None:

@@ -416,15 +416,16 @@ LOOP_BATCH_PAIRS = 2_000
 
 def learn_length_limits(data: BatchSource, recipe: Recipe) -> LengthLimits:
     """The limits that the pairs of every corpus need, as they are tokenized; of a stream those of its first window."""
-    end_tokens = int(recipe.source_role == "text")
-    return LengthLimits.largest(
+    end_tokens, is_text = int(recipe.source_role == "text"), not recipe.tokenizer.reads_arrays
+    limits = LengthLimits.largest(
         LengthLimits.learn(
-            np.maximum(pairs.source.lengths_of(rows) - end_tokens, 0),
+            np.maximum(pairs.source.lengths_of(rows) - end_tokens, 0) * is_text,
             pairs.target.lengths_of(rows),
             loop_share=loop_share(pairs.target, rows),
         )
         for pairs, rows in _samples(data)
     )
+    return limits if is_text else limits._replace(max_ratio=0.0)
 
 
 def _samples(data: BatchSource) -> Iterator[tuple[PairStore, np.ndarray]]:

@@ -74,6 +74,8 @@ class FlatSequences(NamedTuple):
     def framed(self, before: Sequence[int], after: Sequence[int]) -> FlatSequences:
         """Each sequence with the same ids before and after it."""
         rows, added = len(self.lengths), len(before) + len(after)
+        if not added:
+            return self
         values = np.zeros(len(self.values) + rows * added, dtype=np.int32)
         ends = np.cumsum(self.lengths + added)
         for index, id in enumerate(before):
@@ -122,6 +124,9 @@ class BlockTokenizer:
     def __init__(self, spec: BlockTokenizerSpec) -> None:
         self.spec = spec
         self.settings = spec.recipe.data
+        self.reads_arrays = spec.recipe.tokenizer.reads_arrays
+        self.wheres: list[str] = []
+        """File and line of the pairs that are encoded, for the errors of arrays."""
         self.pipeline = Pipeline(spec.steps, seed=spec.recipe.seed)
         self.tokenizers = block_tokenizers(spec)
         self.reads_sources = spec.recipe.source_role != "none"
@@ -155,7 +160,10 @@ class BlockTokenizer:
             result.hashes[step][readable] = [0 if value is None else value for value in hashes]
         if self.tokenizers is not None:
             kept_rows = readable[np.array(outcome.rows, dtype=np.int64)]
+            self.wheres = [f"{block.name}:{numbers[row]}" for row in kept_rows.tolist()]
             self._encode(result, outcome.pairs, kept_rows, self.spec.variant if variant is None else variant)
+            if result.fatal is not None:
+                return result
         if self.spec.examples:
             locations = [f"{block.name}:{number}" for number in numbers]
             self._add_examples(result, locations, dict(zip(readable.tolist(), pairs, strict=True)))
@@ -185,8 +193,10 @@ class BlockTokenizer:
             sources[row] = targets[row] = ""
         assert self.tokenizers is not None
         target = self._tokenize(self.tokenizers.target, targets, variant)
-        source = FlatSequences.empty(len(pairs))
-        if self.reads_sources:
+        source, unreadable = FlatSequences.empty(len(pairs)), np.zeros(len(pairs), bool)
+        if self.reads_arrays:
+            source, unreadable = self._read_arrays(result, sources)
+        elif self.reads_sources:
             source = self._tokenize(self.tokenizers.source, sources, variant)
         if (own := self.sentence_ids) is not None:
             target = target.replace_rows(UNKNOWN, lambda row, ids: own.target(targets[row], ids, sources[row]))
@@ -194,18 +204,19 @@ class BlockTokenizer:
         blank = target.lengths == 0
         if self.reads_sources:
             blank |= source.lengths == 0
-        lengths = np.maximum(source.lengths, target.lengths)
+        lengths = target.lengths if self.reads_arrays else np.maximum(source.lengths, target.lengths)
         if self.spec.recipe.tokenizer.dropout:  # which rows are kept must not depend on the variant
             lengths = self.tokenizers.target.encode_arrays(targets)[1]
             if self.reads_sources:
                 lengths = np.maximum(lengths, self.tokenizers.source.encode_arrays(sources)[1])
-        blank &= ~oversized
-        too_long = ~blank & (lengths > self.settings.max_length) | oversized
+        blank &= ~(oversized | unreadable)
+        too_long = ~(blank | unreadable) & (lengths > self.settings.max_length) | oversized
+        result.drop_reasons[rows[unreadable]] = UNREADABLE
         result.drop_reasons[rows[blank]] = BLANK
         if blank.any():
             result.row_errors[BLANK_KIND] += int(blank.sum())
         result.drop_reasons[rows[too_long]] = TOO_LONG
-        keep = ~blank & ~too_long
+        keep = ~(blank | too_long | unreadable)
         if not keep.all():
             source, target = source.select(keep), target.select(keep)
         if self.spec.length_divisor:
@@ -216,6 +227,21 @@ class BlockTokenizer:
         if self.spec.recipe.source_role == "text":
             source = source.framed(frame.source_before, frame.source_after)
         result.source = source
+
+    def _read_arrays(self, result: TokenizedBlock, names: Sequence[str]) -> tuple[FlatSequences, np.ndarray]:
+        """The arrays of these names, and which of them cannot be read: an error is counted, or fatal."""
+        from weft.data.arrays.corpus import read_source
+
+        assert self.tokenizers is not None
+        rows = [read_source(self.tokenizers.source, *item) for item in zip(names, self.wheres, strict=True)]
+        unreadable = np.array([isinstance(row, RowError) for row in rows], bool)
+        for row, where in zip(rows, self.wheres, strict=True):
+            if isinstance(row, RowError):
+                self._read(result, row, where)
+        arrays = [np.zeros(0, np.uint8) if isinstance(row, RowError) else row for row in rows]
+        return FlatSequences(
+            np.concatenate([np.zeros(0, np.uint8), *arrays]), np.array([*map(len, arrays)], np.int64)
+        ), unreadable
 
     def _tokenize(self, tokenizer: Tokenizer, texts: list[str], variant: int) -> FlatSequences:
         recipe = self.spec.recipe

@@ -2,7 +2,8 @@
 
     about.json                 format, what it was made of, its parts, its size, what was dropped, checksums
     tokenizer*.json            what its ids mean
-    source.ids, target.ids     all sequences end to end, 2 bytes per id (4 for vocabularies above 65,536)
+    source.ids, target.ids     all sequences end to end, 2 bytes per id (4 for vocabularies above 65,536; 1 of
+                               packed arrays)
     source.starts, ...         where each sequence starts, 8 bytes each, and where the last one ends
     fingerprints.bin           hashes of the pairs (`weft.data.fingerprints`)
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from weft.text.copying import SentenceIds
     from weft.text.tokenizer import Tokenizers
 
+LONG_ROW = 1 << 9
+"""Ids of a row from which it is copied as a whole, not id by id."""
 CHUNK_ROWS = 1 << 20
 """Rows in memory at a time while lengths become offsets."""
 SIDES = ("source", "target")
@@ -65,6 +68,10 @@ class TokenStore:
     def values_of(self, rows: np.ndarray) -> np.ndarray:
         """The ids of the given rows, end to end."""
         starts, lengths = self.offsets[rows], self.lengths_of(rows)
+        if len(rows) and lengths.mean() > LONG_ROW:
+            return np.concatenate(
+                [self.values[start : start + count] for start, count in zip(starts, lengths, strict=True)]
+            )
         ends = np.cumsum(lengths)
         positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
         return np.asarray(self.values[positions])
@@ -74,9 +81,10 @@ class TokenStore:
         return TokenStore(self.values, self.offsets[: count + 1])
 
     def gather(self, rows: np.ndarray) -> Ragged:
-        """The given rows as a batch."""
-        values = torch.from_numpy(self.values_of(rows).astype(np.int64))
-        return Ragged(values, Layout(torch.from_numpy(self.lengths_of(rows))))
+        """The given rows as a batch; bytes (`weft.packed`) stay bytes."""
+        values = self.values_of(rows)
+        ids = torch.from_numpy(values if values.dtype == np.uint8 else values.astype(np.int64))
+        return Ragged(ids, Layout(torch.from_numpy(self.lengths_of(rows))))
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -170,6 +178,8 @@ def encode_pairs(
     With ``max_length``, pairs with an empty or longer side are left out; without, none is.
     ``sentence_ids``: ids for tokens outside the vocabularies, for a model that copies.
     """
+    if tokenizers.reads_arrays:
+        return _encode_arrays(pairs, tokenizers, max_length)
     reads = sources != "none"
     source_ids = tokenizers.source.encode_batch([pair.source for pair in pairs]) if reads else [[] for _ in pairs]
     target_ids = tokenizers.target.encode_batch([pair.target for pair in pairs])
@@ -190,6 +200,15 @@ def encode_pairs(
     )
 
 
+def _encode_arrays(pairs: Sequence[Pair], tokenizers: Tokenizers, max_length: int | None) -> PairStore:
+    """`encode_pairs` of pairs whose sources are arrays: their size is limited where they are read."""
+    target_ids = tokenizers.target.encode_batch([pair.target for pair in pairs])
+    is_kept = [max_length is None or 0 < len(ids) <= max_length for ids in target_ids]
+    bytes_N, lengths = tokenizers.source.encode_arrays([pair.source for pair in compress(pairs, is_kept)])
+    targets = TokenStore.of(tokenizers.frame.target(ids) for ids in compress(target_ids, is_kept))
+    return PairStore(TokenStore(bytes_N, offsets_of(lengths)), targets)
+
+
 class SideFiles(NamedTuple):
     """The files of one side while they are written."""
 
@@ -201,8 +220,11 @@ class StoreWriter:
     """Writes tokenized blocks, into files of a folder or into memory."""
 
     def __init__(self, folder: Path | None, vocabulary_sizes: tuple[int, int]) -> None:
+        """``vocabulary_sizes``: 0 for a side of packed arrays, whose rows are bytes."""
         self.folder = folder
-        self.dtypes = [np.dtype(np.uint16 if size <= 1 << 16 else np.int32) for size in vocabulary_sizes]
+        self.dtypes = [
+            np.dtype(np.int32 if size > 1 << 16 else np.uint16 if size else np.uint8) for size in vocabulary_sizes
+        ]
         self.sides = [SideFiles(self._file(f"{side}.ids"), self._file(f".{side}.lengths")) for side in SIDES]
         self.rows = 0
         self.max_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

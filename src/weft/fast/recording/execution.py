@@ -95,7 +95,8 @@ class RecordedExecution(Execution):
     def _rounded_length(self, longest: int) -> int | None:
         """The longest length, rounded up; None: it is left as it is."""
         encoder = self.architecture.encoder
-        if not longest or encoder is None or encoder.family != "transformer" or self.architecture.edited:
+        unknown = self.architecture.edited or self.architecture.reads_arrays
+        if not longest or encoder is None or encoder.family != "transformer" or unknown:
             return None
         longest, limit = round_up(longest, SOURCE_MULTIPLE), encoder.max_positions
         return None if limit is not None and longest > limit else longest

@@ -12,6 +12,11 @@ def unsupported(settings: ModelSettings) -> str | None:
             f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "
             "encoder and a decoder ('seq2seq')"
         )
+    if settings.stem.kind != "none":
+        return (
+            f"model.stem.kind: {settings.stem.kind!r} is not exported to ONNX: the graph of an encoder reads ids, not "
+            "pictures or frames"
+        )
     if settings.sources.separate_attentions > 1 and settings.decoder.kind == "transformer":
         return (
             "model.sources.attention: 'parallel' is not exported to ONNX with a Transformer decoder, whose graph does "

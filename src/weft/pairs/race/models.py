@@ -69,8 +69,13 @@ class FurtherModels:
         self.limit = run.limit
         self.options = options
         self.record = record
-        self.distill = distill
         self.metric = run.recipe.training.metric
+        self.by_length = run.recipe.training.choose == "last"
+        """Whether the model that was trained the longest is the best, since validation pairs cannot tell."""
+        copies = run.recipe.model.copies
+        self.distill = None if copies else distill
+        self.planned = 1 if copies or self.by_length else MAX_MODELS
+        """The number of models that the time is divided among: one where students are poor, as those that copy are."""
         self.models: list[TrainedModel] = []
         self.folders = [run.folder]
         """Run folders of the models, the best one first."""
@@ -85,7 +90,7 @@ class FurtherModels:
         start = time.monotonic()
         finished: Finished | None = None
         observed = self.record.step_seconds
-        training = train_planned(self.run, self.options, models=MAX_MODELS, step_seconds=observed)
+        training = train_planned(self.run, self.options, models=self.planned, step_seconds=observed)
         with closing(training) as events:
             for event in self._observed(events):
                 if isinstance(event, Started):
@@ -133,7 +138,7 @@ class FurtherModels:
         seconds = self._left()
         if self.distill is not None and len(self.models) > 1:
             seconds -= DISTILLATION * max(model.seconds for model in self.models)
-        return further_model(self.models, seconds)
+        return further_model(self.models, seconds, only_longer=self.by_length)
 
     def _train_further(self, *, refits: bool) -> Generator[RaceEvent, None, None]:
         """One more model, which takes the place of the best one if it is better."""
@@ -147,7 +152,10 @@ class FurtherModels:
         try:
             finished = self._train_quietly(recipe, folder, refits=refits)
             value = score_runs([folder], self.run.recipe)
-            chosen = is_better(value, max_value(self.models, self.metric), self.metric)
+            if self.by_length:
+                chosen = finished.step > max(model.steps for model in self.models)
+            else:
+                chosen = is_better(value, max_value(self.models, self.metric), self.metric)
             self._add_comments(folder, f"seed: {recipe.seed} (the best of {number} on the validation set)")
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -166,7 +174,7 @@ class FurtherModels:
         deadline = self.limit.end - self._reserved()[0] - self.fitted.validation_seconds
         fit: Callable[[NewRun], FittedRun] = lambda new: FittedRun(new.recipe, event, deadline)  # noqa: E731
         if refits:
-            fit = partial(fit_run, limit=self.limit, models=MAX_MODELS)
+            fit = partial(fit_run, limit=self.limit, models=self.planned)
         shutil.rmtree(folder, ignore_errors=True)
         options = self.options._replace(resume=False, fit=fit)
         with (
@@ -202,7 +210,7 @@ class FurtherModels:
         validation set decides about it. In four of five races it was better there than the best of its teachers.
         """
         metric, best = self.metric, max_value(self.models, self.metric)
-        if len(self.models) < 2 or best is None or self._left() < 0:
+        if len(self.models) < 2 or best is None or self.by_length or self._left() < 0:
             return
         value = score_runs(self.folders, self.run.recipe)
         if value is None:

@@ -102,12 +102,12 @@ class FurtherModel(NamedTuple):
     """The reason why there is no further model."""
 
 
-def further_model(models: Sequence[TrainedModel], seconds: float) -> FurtherModel:
+def further_model(models: Sequence[TrainedModel], seconds: float, *, only_longer: bool = False) -> FurtherModel:
     """Whether another model is trained in the time that is left, and how.
 
     If the limit has cut off steps of the recipe, and the observed speed allows `REFIT` times as many as before, the
     measurement was wrong, or early stopping came soon: the steps are fitted again, unless that gave no more steps the
-    last time. Otherwise a model like the others.
+    last time. Otherwise a model like the others; not with ``only_longer``.
     """
     if len(models) >= MAX_MODELS:
         return FurtherModel(reason=f"{plural(len(models), 'model')} are enough")
@@ -120,4 +120,6 @@ def further_model(models: Sequence[TrainedModel], seconds: float) -> FurtherMode
     needed = MODEL_SAFETY * max(model.seconds for model in models)
     if needed > seconds:
         return FurtherModel(reason=f"a further model takes {needed / 60:.1f} min")
+    if only_longer:
+        return FurtherModel(reason="validation pairs cannot tell which of several models is the best")
     return FurtherModel()

@@ -117,7 +117,7 @@ class Race:
         return [probe for probe in running if probe in kept]
 
     def _order(self, running: list[Probe]) -> list[str]:
-        """Names, the best first. Of equal scores the recommended recipe comes first, then the others in their order.
+        """Names, the best first. Among equal scores the recommended recipe comes first, then the others in their order.
 
         Scores that differ by chance do not decide: between the best candidate and those whose scores are not
         significantly lower (`is_lower`), the lowest validation loss does, if their losses are comparable. As long as

@@ -83,6 +83,7 @@ def distill_ensemble(teachers: DistillationInputs) -> Events:
         teachers.folders,
         out=teachers.out,
         references=REFERENCES,
+        changes=["training.patience=0"],  # the time has no other use
         minutes=minutes,
         use_up_time=True,
         evaluate=False,

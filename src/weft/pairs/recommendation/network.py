@@ -13,6 +13,8 @@ from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, is_trans
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
+VERY_FEW_WORDS = 1_000
+"""Pairs of words below which one with hard attention is small, too."""
 HARD_WORDS = 20_000
 """Pairs of words up to which hard attention is better than soft where targets follow their sources."""
 FEW_SENTENCES = 5_000
@@ -23,10 +25,13 @@ COMMAND_TOKENS = 20
 """Tokens of most sources of such a language for which a recurrent network with location attention is chosen."""
 LONG_TARGETS = 40
 """Tokens of a long target: much to learn from each pair."""
+MANY_PAIRS = 5_000
+"""Pairs of a formal language from which on validation pairs are soon all right, and long targets prevent learning by
+heart."""
 SMALL = (2, 2), 256, 1024, 4
 """Layers, width, inner width and heads of a Transformer for which there is little time."""
 ROTARY = ("formal", "copying")
-"""Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/choosing.md)."""
+"""Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/own-pairs.md)."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
@@ -44,7 +49,7 @@ def choose_model(
         return _spelling(profile, task, device)
     if task.kind == "summary":
         return _summary(profile)
-    if _has_strict_rules(profile, task) and profile.source.tokens.p95 <= COMMAND_TOKENS:
+    if are_commands(profile, task):
         return _commands(profile)
     if task.kind == "text" and profile.pairs < FEW_SENTENCES:
         reason = f"{profile.pairs:,} pairs are few for a Transformer"
@@ -106,7 +111,7 @@ def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[C
     pairs, few = profile.pairs, profile.pairs < FEW_WORDS
     are_numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if pairs <= HARD_WORDS and not are_numbers and (is_transcription(profile) or (few and _is_spelled(profile, task))):
-        hidden = 512 if device == "cuda" else 256
+        hidden = 512 if device == "cuda" and pairs >= VERY_FEW_WORDS else 256
         number = f"{'only ' * few}{plural(pairs, 'pair')}"
         reason = "a transcription follows the spelling"
         return [
@@ -162,7 +167,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     return [
         Choice("model", "GRU 128", f"commands of at most {symbols} symbols: strict rules", network),
         Choice("attention", "by location", "it moves forward from its last position, at any length", location),
-        Choice("dropout", "0.5", "rules, not pairs, are to be learned", {"model.dropout": 0.5}),
+        Choice("dropout", "0.3", "rules, not pairs, are to be learned", {"model.dropout": 0.3}),
         Choice(
             "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}
         ),
@@ -202,6 +207,11 @@ def _size(profile: PairProfile, task: TaskProfile) -> tuple[tuple[int, int], int
     return (6, 6), 512, 2048, 8
 
 
+def are_commands(profile: PairProfile, task: TaskProfile) -> bool:
+    """Whether sources are short commands of a language of strict rules."""
+    return _has_strict_rules(profile, task) and profile.source.tokens.p95 <= COMMAND_TOKENS
+
+
 def _has_strict_rules(profile: PairProfile, task: TaskProfile) -> bool:
     sizes = profile.source.spaced.size, profile.target.spaced.size
     return task.kind == "formal" and task.source == task.target == "symbol" and max(sizes) <= TINY_VOCABULARY
@@ -214,7 +224,7 @@ def _dropout(profile: PairProfile, task: TaskProfile) -> tuple[float, str]:
         return 0.1, "few answers"
     if _has_strict_rules(profile, task):
         return 0.1, f"at most {TINY_VOCABULARY} symbols on each side: a language of strict rules"
-    if task.kind == "formal" and profile.target.tokens.p95 >= LONG_TARGETS:
+    if task.kind == "formal" and pairs >= MANY_PAIRS and profile.target.tokens.p95 >= LONG_TARGETS:
         return 0.1, f"long targets of a closed vocabulary: {profile.target.tokens.mean:.0f} tokens on average"
     if profile.targets_per_source >= 3:
         return 0.1, f"{profile.targets_per_source:.0f} targets a source: hard to learn by heart"

@@ -18,7 +18,7 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
 from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, find_task
-from weft.pairs.recommendation.network import ROTARY, recurrent, transformer
+from weft.pairs.recommendation.network import ROTARY, are_commands, recurrent, transformer
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.recommendation.schedule import choose_training
 from weft.recipe import Recipe, make_recipe
@@ -61,6 +61,9 @@ def propose(
 ) -> list[CandidateRecipe]:
     """The recommended recipe, and one or two of other kinds; only the recommended one if the model is given.
 
+    Nor has a language of commands other candidates: all of them are soon right on its validation pairs, and on held-out
+    structures their scores swing by tens of points from one validation to the next. A long training does more.
+
     ``given``: names of settings that were given; they are the same in all candidates.
     """
     tree, profile = recommendation.settings, recommendation.profile
@@ -71,7 +74,7 @@ def propose(
     reason = topics["model"].reason if "model" in topics else "recommended"
     lines, is_formal = tuple(recommendation.lines()), task.kind == "formal"
     candidates = [CandidateRecipe(chosen, summary, reason, recommendation.recipe, lines)]
-    if pins_the_model(given):
+    if pins_the_model(given) or are_commands(profile, task):
         return candidates
     for kind in _other_kinds(profile, task, chosen):
         choices = _network(kind, profile, task, tree, device)

@@ -8,6 +8,7 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, TaskProfile
+from weft.pairs.recommendation.network import MANY_PAIRS
 from weft.pairs.recommendation.speed import steps_in
 
 VALIDATIONS = 20
@@ -20,10 +21,10 @@ LARGE_EPOCH, LARGE_STEPS = 2_000_000, 12_000
 """Above this many tokens per epoch, batches are larger, and this is the usual number of steps."""
 FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
 """Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
-LOCATION_RATE = 0.002
-"""Learning rate of the small recurrent network with location attention."""
-MANY_PAIRS = 5_000
-"""Pairs of a formal language from which on validation pairs do not choose the weights."""
+LOCATION_BATCH = 256
+"""Tokens of a batch with location attention: the noise of small batches finds rules that large ones miss."""
+CODE_BATCH, CODE_RATE = 1_024, 0.0005
+"""Tokens of a batch at most, and learning rate, for formal languages with copied names."""
 WORD_MINUTES = 12
 """Approximate upper limit of the time to train on pairs of words with two CPU cores."""
 
@@ -42,14 +43,14 @@ def choose_training(
     ``few_epochs``: why there is only time for a few epochs.
     """
     tokens = epoch_tokens(profile, task)
-    batch = FEW_EPOCHS_BATCH if few_epochs else _batch(tokens, task, device)
+    batch = FEW_EPOCHS_BATCH if few_epochs else _batch(tokens, task, tree, device)
     steps, reason = _steps(profile, task, tokens, batch)
     if device == "cpu" and task.is_word_level:
         affordable = steps_in(60 * WORD_MINUTES, tree, batch)
         if affordable < steps:
             steps, reason = affordable, f"about {WORD_MINUTES} minutes on two CPU cores"
     steps = given_steps or steps
-    rate = FEW_EPOCHS_RATE if few_epochs else _learning_rate(profile, tree)
+    rate = FEW_EPOCHS_RATE if few_epochs else _learning_rate(profile, task, tree)
     warmup = min(max(50, steps // 10), 2_000, steps // 4)
     settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
     settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}
@@ -99,9 +100,13 @@ def epoch_tokens(profile: PairProfile, task: TaskProfile) -> int:
     return max(1, round(profile.pairs * (mean + 1)))
 
 
-def _batch(tokens: int, task: TaskProfile, device: Device) -> int:
+def _batch(tokens: int, task: TaskProfile, tree: dict[str, Any], device: Device) -> int:
     """Tokens of a batch: some fifty batches an epoch on a GPU; smaller ones on a CPU, where larger are not faster."""
     on_gpu = device == "cuda"
+    if tree["model"].get("attention", {}).get("location"):
+        return LOCATION_BATCH
+    if _is_code(task):
+        return _power_of_two(tokens / (60 if on_gpu else 120), 512, CODE_BATCH)
     if task.kind == "inflection" and on_gpu:
         return _power_of_two(tokens / 30, 1_024, 4_096)
     if task.is_word_level:
@@ -142,10 +147,17 @@ def _epochs(profile: PairProfile, task: TaskProfile) -> int:
     return 80 if profile.pairs <= 50_000 else 30
 
 
-def _learning_rate(profile: PairProfile, tree: dict[str, Any]) -> float:
+def _is_code(task: TaskProfile) -> bool:
+    """Whether targets are of a formal language whose names are copied."""
+    return task.kind == "copying" and task.is_formal
+
+
+def _learning_rate(profile: PairProfile, task: TaskProfile, tree: dict[str, Any]) -> float:
     encoder = tree["model"]["encoder"]
     if encoder["kind"] != "transformer":
-        return LOCATION_RATE if tree["model"].get("attention", {}).get("location") else 0.001
+        return 0.001
+    if _is_code(task):
+        return CODE_RATE
     rate = 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
     return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 

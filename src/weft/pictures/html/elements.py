@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from weft.pictures.labels import one_line
 
-VOID = frozenset({"br", "col", "hr", "link", "meta"})
+VOID = frozenset({"br", "col", "hr", "img", "link", "meta"})
 """Elements without content."""
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that HTML does not allow, or that reorder the text around them."""

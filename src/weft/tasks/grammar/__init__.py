@@ -7,7 +7,8 @@ A synchronous grammar draws a tree (`statements`, `clauses`, `phrases`) and real
 are lowercase and without a full stop.
 
 **The French is a function of the English**, so exact match is a fair metric. *they* is *ils*, *friend* is *ami*, the
-speaker is a man, *hit* and *read* without an s are the past, *it* refers only to the object of the clause before and
+speaker is a man, English says of every profession whether it is a woman's or a man's (*actress*, *female soldier*; as
+many women as men), *hit* and *read* without an s are the past, *it* refers only to the object of the clause before and
 to the weather, and *you* is left out.
 
 **Covered.** Agreement of articles, adjectives and participles (with *être*, and with a direct object that precedes:
@@ -25,6 +26,7 @@ mute and aspirated h; clitic objects (*il ne m'a pas vu*, *elle veut lui parler*
 - a past verb links to auxiliary and participle (*ate*: *a*, *mangé*); in *did not eat*, *did* links to the auxiliary
   and *eat* to the participle; *do* and *does* in a negation link to nothing; in a question they, and *did*, link
   to *est-ce que*, and *did* to the auxiliary too;
+- both words of *female nurse* to *infirmière*;
 - *not* and *never* link to *ne* and to *pas* or *jamais*; *cannot* to those and the verb;
 - *to* before an infinitive links to the infinitive; the words of *is going to* before it to *va*;
 - every word of *hit … with a pie* links to *entarté*, *hit* to the auxiliary too; *for* of *wait for* to the verb;

@@ -4,7 +4,9 @@ A table is a block of text, one entry per line, columns separated by white space
 a space inside a column. Verbs are in `verbs`.
 
 Every English word has one translation only, whatever the sentence, so that the French is a function of the English:
-*friend* is always *ami*, *singer* is left out because it could be *chanteur* or *chanteuse*.
+*friend* is always *ami*. No profession has a gender of its own: what people are or do is said of women and of men, by
+two words (*actor*, *actress*) or by one with *male* or *female*, equally often, so that nobody learns here that nurses
+are women.
 """
 
 from __future__ import annotations
@@ -83,15 +85,23 @@ GROWN = _nouns("person", """
     woman     women       femme      femmes       f
     king      kings       roi        rois         m
     queen     queens      reine      reines       f
+    prince    princes     prince     princes      m
     princess  princesses  princesse  princesses   f
-    clown     clowns      clown      clowns       m
-    nurse     nurses      infirmière infirmières  f
-    baker     bakers      boulanger  boulangers   m
-    soldier   soldiers    soldat     soldats      m
     hero      heroes      héros      héros        m
-    thief     thieves     voleur     voleurs      m
+    heroine   heroines    héroïne    héroïnes     f
+    wizard    wizards     sorcier    sorciers     m
     witch     witches     sorcière   sorcières    f
+    actor     actors      acteur     acteurs      m
     actress   actresses   actrice    actrices     f
+""") + _nouns("person", """
+    male_nurse      male_nurses      infirmier   infirmiers   m
+    female_nurse    female_nurses    infirmière  infirmières  f
+    male_baker      male_bakers      boulanger   boulangers   m
+    female_baker    female_bakers    boulangère  boulangères  f
+    male_soldier    male_soldiers    soldat      soldats      m
+    female_soldier  female_soldiers  soldate     soldates     f
+    male_thief      male_thieves     voleur      voleurs      m
+    female_thief    female_thieves   voleuse     voleuses     f
 """)
 CHILDREN = _nouns("child", """
     boy       boys        garçon     garçons      m

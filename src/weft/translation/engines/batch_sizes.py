@@ -41,6 +41,10 @@ USABLE = 0.5
 """The part of the available memory that a search of one sentence may take."""
 CPU_BATCH_TOKENS = 4_096
 """`search.batch_tokens` = "auto" on a CPU."""
+BYTES_PER_STATE = 64
+"""Bytes of a picture or of frames that count as much as a token: an encoder makes about one state of them."""
+GPU_ARRAY_BYTES = 1 << 26
+"""Bytes of pictures or frames that a GPU encodes together, at most."""
 MAX_HYPOTHESES = 20_480
 """Hypotheses at a time beyond which a GPU searches no faster."""
 Rows = NDArray[np.int64]
@@ -125,7 +129,9 @@ def memory_slices(
 
 
 def _longest_source(request: TranslationRequest) -> int:
-    return int(IdRows.of(request.sources).lengths_B.max(initial=0))
+    sources = IdRows.of(request.sources)
+    longest = int(sources.lengths_B.max(initial=0))
+    return -(-longest // BYTES_PER_STATE) if sources.are_arrays else longest
 
 
 def sentences_at_once(
@@ -207,12 +213,15 @@ class BatchPlanner:
     def _batches(self, request: TranslationRequest) -> Iterator[Rows]:
         """Rows to search together: of similar length, prompts of the same length."""
         budget = fixed_batch_tokens(request.settings)
-        lengths = IdRows.of(request.sources).lengths_B
+        sources = IdRows.of(request.sources)
+        lengths, by_memory = sources.lengths_B, self._chooses_by_memory(request)
+        if sources.are_arrays:
+            budget, by_memory = GPU_ARRAY_BYTES if by_memory else BYTES_PER_STATE * budget, False
         orders = [np.argsort(lengths, kind="stable")]
         if request.prompts:
             orders = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
         for order in orders:
-            if self._chooses_by_memory(request):
+            if by_memory:
                 slices = self._memory_slices(request.select(order))
             else:
                 slices = budget_slices([lengths[order]], [budget])

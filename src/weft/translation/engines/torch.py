@@ -187,8 +187,8 @@ class TorchEngine:
     def encode(self, request: TranslationRequest) -> tuple[StepModel, Any]:
         """The model to step, and the memory of the sources."""
         sources = IdRows.of(request.sources)
-        ids, lengths = (torch.from_numpy(array.astype(np.int64)) for array in (sources.ids_N, sources.lengths_B))
-        batch = Ragged(ids, Layout(lengths))
+        ids = torch.from_numpy(sources.ids_N if sources.are_arrays else sources.ids_N.astype(np.int64))
+        batch = Ragged(ids, Layout(torch.from_numpy(sources.lengths_B.astype(np.int64))))
         with torch.no_grad(), self._tf32():
             if not request.prompts:
                 return self._started(request.start), self.execution.encode(batch)

@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from weft.data.arrays.files import ArrayFiles
 from weft.data.reading.pair_files import read_pairs
 from weft.tasks import generate
+from weft.tasks.drawn_digits import draw
 
 BROKEN = "a b\tx\nc\ty z\none column\nc\ty z\n\t\nd\td\n"
 RECIPE = """
@@ -341,9 +344,24 @@ class TestGenerate:
         Path("said.tsv").write_text(said.stdout, "utf-8")
         assert list(read_pairs("said.tsv")) == list(generate("copy", "valid", 4, seed=1, options={"length": 3}))
 
+    def test_pictures_are_written_into_a_folder(self, command, folder):
+        for split, count in (("train", 3), ("test", 2)):
+            said = command("data", "generate", "drawn-digits", "-n", count, "--split", split, "--out", "digits")
+            assert said.stdout == f"digits/{split}.tsv: {count} pairs\n"
+        pairs = list(read_pairs("digits/train.tsv"))
+        assert pairs == list(generate("drawn-digits", "train", 3, seed=1))
+        assert len(list(Path("digits/pictures").glob("*.png"))) == 5
+        with ArrayFiles.of_table("digits/train.tsv") as files:
+            assert np.array_equal(files.read(pairs[2].source)[:, :, 0], draw(pairs[2].source))
+
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
+            *(
+                (["drawn-digits", *out], "drawn-digits: its sources are pictures; give a folder to write them into")
+                for out in ([], ["--out", "digits.tsv"])
+            ),
+            (["drawn-digits", "--out", "recipe.toml/digits"], "recipe.toml/digits: cannot be created: Not a directory"),
             (["coppy"], "unknown task 'coppy'; did you mean 'copy'?"),
             (["copy", "--split", "vaild"], "task copy: unknown split 'vaild'; did you mean 'valid'?"),
             (["copy", "--set", "lenght=3"], "task copy: unknown option 'lenght'; did you mean 'length'?"),

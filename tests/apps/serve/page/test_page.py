@@ -332,6 +332,7 @@ def test_a_print_has_the_sentence_the_model_and_the_pictures(visitor):
         assert SENTENCE in shown and "recurrent" in shown
         assert page.locator(".tree").is_visible() and page.locator(".map").is_visible()
         assert not page.locator("form.sentence").is_visible() and not page.locator(".search").is_visible()
+        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
     finally:
         page.emulate_media(media="screen")
 

@@ -1,5 +1,6 @@
 """The views beside the translation of one sentence: heads, embeddings, comparisons, training."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -228,3 +229,69 @@ def test_samples_side_by_side(visitor):
     page.locator("input[data-setting=seed]").fill("")
     page.keyboard.press("Tab")
     page.wait_for_function(f"before => {shown} === before", arg="|".join(before))
+
+
+def test_a_walk_from_the_embedding_to_the_softmax(visitor):
+    """The stages of a token with their equations and numbers; a layer, a head, a temperature, another token."""
+    page = visitor.open(f"#walk?model=transformer&text={SENTENCE}&step=2")
+    page.wait_for_selector(".stages .panel")
+    titles = page.locator(".stages h2").all_inner_texts()
+    assert titles[0] == "1. Embedding" and titles[-1].endswith("Logits and softmax")
+    assert any("Layer 1: self-attention" in title for title in titles)
+    assert page.locator(".equation sub").first.inner_text() == "0"
+    assert page.locator("canvas.strip").first.get_attribute("aria-label").startswith("E[y]: 32 values from −")
+    page.get_by_label("Layer", exact=True).select_option("2")
+    page.wait_for_selector("h2:text('Layer 2: self-attention')")
+    page.get_by_label("Head", exact=True).select_option("2")
+    page.wait_for_selector("p:text('Head 2 of 2')")
+    weights = page.locator(".positions .weight").all_inner_texts()
+    assert weights and "head=2" in page.url
+    shares = page.locator(".candidates .share")
+    before = shares.first.inner_text()
+    page.get_by_label("Temperature τ").fill("29")  # the last: 3.0
+    assert shares.first.inner_text() != before
+    page.get_by_role("button", name="Token 3").click()
+    page.wait_for_selector(".way button[aria-label^='Token 3'][aria-pressed=true]")
+    page.locator(".vector details summary").first.click()
+    page.wait_for_function(
+        "() => document.querySelector('.vector details p').textContent.trim().split(/\\s+/).length === 32"
+    )
+
+
+def test_a_walk_follows_the_search(visitor):
+    """From a step of the search to the same step of the walk, with its output."""
+    page = visitor.translate("recurrent", SENTENCE)
+    chosen = page.locator(".candidate.chosen .token").inner_text()
+    page.get_by_role("link", name="Walk through this step").click()
+    page.wait_for_selector(".stages .panel")
+    assert page.locator(".way [aria-pressed=true]").inner_text() == chosen
+    assert [title.split(" ", 1)[1] for title in page.locator(".stages h2").all_inner_texts()] == [
+        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax")
+    ]
+
+
+FILES = {
+    "a.tsv": (b"he hit me\til m'a\nwho has\tqui\n", "he hit me\nwho has"),
+    "b.csv": (b'id,Source\n1,"he ""hit"" me, and"\n2,"two\nlines"\n', 'he "hit" me, and\ntwo lines'),
+    "c.jsonl": (b'{"src": "he hit me"}\n"who has"\n', "he hit me\nwho has"),
+    "d.txt.gz": (gzip.compress(b"he hit me\nwho has"), "he hit me\nwho has"),
+}
+NO_FILES = {
+    "e.jsonl": (b'{"src": "a"}\n{"x": 1}\n', "e.jsonl:2 has none of the fields source, src, input, text, sentence."),
+    "f.jsonl": (b"{\n", "f.jsonl:1 is no JSON."),
+    "g.txt": (b"PK\0\1", "g.txt is no text. Lines of text, TSV, CSV and JSON Lines can be opened, also as .gz."),
+    "h.gz": (b"no archive", "h.gz cannot be read: it is damaged, or not what its name says."),
+    "i.gz": (gzip.compress(b"a" * 3_000_000), "i.gz has more than 2,000,000 bytes, which is all that can be opened"),
+}
+
+
+def test_files_of_several_formats(visitor):
+    page = visitor.open("#text", anew=True)
+    for name, (content, text) in FILES.items():
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        page.wait_for_function("text => document.querySelector('form.plain textarea').value === text", arg=text)
+        assert page.get_by_role("alert").count() == 0
+        page.locator("form.plain textarea").fill("")
+    for name, (content, sentence) in NO_FILES.items():
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        page.get_by_role("alert").filter(has_text=sentence).wait_for()

@@ -64,7 +64,7 @@ def check_command(
 ) -> None:
     """Test a completed stub file: which cases are right, which are not, and hints for known mistakes.
 
-    The file runs in a child process with a time limit. What it prints goes to stderr. Exit code 1 if a case fails.
+    The file runs in a child process with a time limit. Its output goes to stderr. Exit code 1 if a case fails.
     """
     from weft.apps.course import check
     from weft.apps.course.report import report_text

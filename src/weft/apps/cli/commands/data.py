@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
-app.command("clean", epilog="Try:  weft data clean pairs.tsv --drop 5% --out clean.tsv --page suspects.html")(
-    clean_command
-)
+app.command("clean", epilog="Try:  weft data clean pairs.tsv --drop 5% --out clean.tsv")(clean_command)
 What = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
 ]
-TASK_NAMES = "addition, copy, reverse, sort, dates, grammar, coreference or trees"  # weft.tasks takes 0.1 s to import
+TASK_NAMES = "addition, copy, reverse, sort, dates, grammar, coreference, trees or drawn-digits"
+"""Names of the built-in corpora (`weft.tasks.TASKS`, which takes 0.1 s to import)."""
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]
 
 
@@ -226,8 +225,7 @@ def generate_command(
     task: Annotated[str, typer.Argument(metavar="TASK", help=f"A built-in corpus: {TASK_NAMES}.")],
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of pairs.")] = 1_000,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="A TSV file, compressed according to its suffix; by default standard output."),
+        Path | None, typer.Option("--out", help="A TSV file; by default standard output. Of pictures: a folder.")
     ] = None,
     split: Annotated[str, typer.Option("--split", help="train, valid or test.")] = "train",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed.")] = 1,
@@ -235,16 +233,23 @@ def generate_command(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the corpus.")
     ] = None,
 ) -> None:
-    """Write pairs of a built-in corpus to a file: source, tab, target, and the word links if they are known."""
+    """Write pairs of a built-in corpus to a file: source, tab, target, and the word links if they are known.
+
+    Pictures are written into a folder, beside SPLIT.tsv, a table of their names and targets.
+    """
     from weft.data.reading.pair_files import write_pairs
     from weft.recipe import parse_change
-    from weft.tasks import generate
+    from weft.tasks import PICTURE_TASKS, generate, write_pictures
 
     options: dict[str, Any] = {}
     for change in changes or []:
         path, value = parse_change(change)
         options[".".join(path)] = value
     pairs = _generated(generate(task, split, count, seed=seed, options=options), count)
+    if task in PICTURE_TASKS:
+        if out is None or out.suffix:
+            raise DataError(f"{task}: its sources are pictures; give a folder to write them into with --out FOLDER")
+        pairs, out = write_pictures(task, pairs, out), out / f"{split}.tsv"
     if out is not None:
         typer.echo(f"{out}: {plural(write_pairs(out, pairs), 'pair')}")
         return

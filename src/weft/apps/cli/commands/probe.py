@@ -143,6 +143,39 @@ def coreference_command(
     _show(coreference(load_runs(run, device=device, adapter=adapter), limit=limit), to, as_json)
 
 
+@app.command("states", epilog="Try:  weft probe states runs/try")
+def states_command(
+    run: Run,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of labeled texts: text, tab, label, and perhaps a tab and the number of the word that states "
+            "it; by default clauses of the built-in grammar.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=20, help="Number of texts.")] = 2_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clauses and of the control.")] = 1,
+    to: Picture = None,
+    as_json: Json = False,
+    adapter: Adapter = None,
+    device: Device = "auto",
+) -> None:
+    """Show what the states of each layer know: number, gender, tense, negation, or labels of your own.
+
+    A linear probe for each property and layer is fitted to one half of the texts and tested on the other, beside the
+    most frequent class and a control whose labels are drawn at random. The model is one with an encoder, or a language
+    model. In Python: weft.probes.states(run).
+    """
+    _check(run, to, adapter)
+    if file is not None:
+        check_file(str(file))
+    from weft.apps.probes import states
+
+    _show(states(load_runs(run, device=device, adapter=adapter), file, limit=limit, seed=seed), to, as_json)
+
+
 def _check(run: Path, to: Path | None, adapter: str | None) -> None:
     """Fail on bad arguments before torch is imported."""
     check_picture(to)

@@ -124,6 +124,7 @@ export const settings = () => json('api/settings');
 export const translate = (body, signal) => json('api/translate', { body, signal });
 export const translateStream = (body, signal) => search('api/translate/stream', { body, signal });
 export const heads = (body, signal) => json('api/heads', { body, signal });
+export const walk = (body, signal) => json('api/walk', { body, signal });
 export const positions = (model, length) => json(`${of(model)}/positions?length=${length}`);
 export const neighbors = (model, values) => json(`${of(model)}/neighbors?${new URLSearchParams(values)}`);
 export const tokens = (model, values) => json(`${of(model)}/tokens?${new URLSearchParams(values)}`);

@@ -11,6 +11,7 @@ import { h, replace } from './dom.js';
 const VIEWS = {
   text: { title: 'Translate', file: './views/text.js' },
   translate: { title: 'Step by step', file: './views/translate.js' },
+  walk: { title: 'Walk', file: './views/walk.js' },
   heads: { title: 'Heads', file: './views/heads.js' },
   embeddings: { title: 'Embeddings', file: './views/embeddings.js' },
   compare: { title: 'Compare', file: './views/compare.js' },

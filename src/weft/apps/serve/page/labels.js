@@ -1,6 +1,8 @@
 /**
- * Tokens and numbers as labels. Every character of a token is made visible, as in weft.views.labels.
+ * Tokens, numbers and formulas as labels. Every character of a token is made visible, as in weft.text.specials.
  */
+
+import { h } from './dom.js';
 
 const SYMBOLS = new Map([
   [' ', '␣'],
@@ -10,6 +12,7 @@ const SYMBOLS = new Map([
   ['\u00a0', '⍽'],
   ['\u3000', '□'],
 ]);
+const SUBSCRIPT = /_(?:\{([^}]*)\}|([\p{L}\p{N}]+))/u;
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 const STRONG = /\p{L}/u;
 
@@ -72,4 +75,12 @@ export function duration(seconds) {
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+/** A formula with its subscripts lowered: x_t, h_{t−1}. */
+export function formula(text) {
+  const [found, inBraces, plain] = text.match(SUBSCRIPT) ?? [];
+  if (!found) return [text];
+  const start = text.indexOf(found);
+  return [text.slice(0, start), h('sub', {}, formula(inBraces ?? plain)), ...formula(text.slice(start + found.length))];
 }

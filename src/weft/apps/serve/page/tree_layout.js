@@ -14,13 +14,24 @@ const PRUNED = 3;
 const [EARLY, EARLY_PRUNED] = [1, 6];
 /** A tree with more expanded nodes is large: pruned branches are then drawn along the leading path only. */
 const LARGE = 80;
-/** Steps that are drawn at a time: the last ones. */
-export const WINDOW = 40;
+/** A search of more steps is drawn in part: the last of its steps, as many as have this many expanded nodes. */
+const [WHOLE, EXPANDED] = [40, 80];
 
 /**
  * @typedef {import('./search_run.js').Node} Node
  * @typedef {{node: Node, row: number, hidden: number}} Placed hidden: pruned children that are not drawn
  */
+
+/** The step before the first one that is drawn. */
+export function firstStep(run, steps) {
+  if (steps <= WHOLE) return 0;
+  let [first, expanded] = [steps, 0];
+  while (steps - first < WHOLE && expanded < EXPANDED) {
+    expanded += run.levels[first].filter(isGrown).length;
+    first -= 1;
+  }
+  return first;
+}
 
 /**
  * @param {import('./search_run.js').SearchRun} run
@@ -30,7 +41,7 @@ export const WINDOW = 40;
  *   steps are the last of many, a node in its place; first: the step before the first one that is drawn
  */
 export function layout(run, { steps, leader = [], everything = false }) {
-  const first = Math.max(0, steps - WINDOW);
+  const first = firstStep(run, steps);
   const levels = run.levels.slice(first, steps + 1);
   const root = first ? { ...levels[0][0], step: first, parent: null, children: levels[1] ?? [] } : levels[0][0];
   const onPath = new Set(leader);

@@ -6,12 +6,23 @@
 
 import { h, s } from '../dom.js';
 
-/** The color of the scale in the present scheme, as red, green, blue. */
-export function scaleColor() {
-  const probe = h('span', { class: 'scale-probe' });
-  document.body.append(probe);
-  const color = getComputedStyle(probe).color;
-  probe.remove();
+/** The most rows or columns of a matrix that is drawn; larger ones are pooled. */
+const PIXELS = 400;
+/** Colors by the scheme and the name. */
+const colors = new Map();
+
+/** A color of the page in the present scheme, as red, green, blue; `name`: scale or mark. */
+export function probe(name) {
+  const key = `${name} ${document.documentElement.dataset.theme} ${matchMedia('(prefers-color-scheme: dark)').matches}`;
+  if (!colors.has(key)) colors.set(key, readColor(name));
+  return colors.get(key);
+}
+
+function readColor(name) {
+  const element = h('span', { class: `${name}-probe` });
+  document.body.append(element);
+  const { color } = getComputedStyle(element);
+  element.remove();
   return color
     .match(/[\d.]+/g)
     .slice(0, 3)
@@ -20,7 +31,7 @@ export function scaleColor() {
 
 /**
  * @param {number[][]} matrix
- * @param {{low?: number, high?: number, label: string, mirrored?: boolean}} options the values at the ends of the scale
+ * @param {{low?: number, high?: number, label: string}} options the values at the ends of the scale
  * @returns {HTMLCanvasElement}
  */
 export function heat(matrix, { low = 0, high = 1, label }) {
@@ -34,7 +45,7 @@ export function heat(matrix, { low = 0, high = 1, label }) {
   });
   const context = canvas.getContext('2d');
   const image = context.createImageData(Math.max(columns, 1), Math.max(rows, 1));
-  const [red, green, blue] = scaleColor();
+  const [red, green, blue] = probe('scale');
   matrix.forEach((row, y) =>
     row.forEach((value, x) => {
       const part = Math.min(Math.max((value - low) / (high - low || 1), 0), 1);
@@ -43,6 +54,21 @@ export function heat(matrix, { low = 0, high = 1, label }) {
   );
   context.putImageData(image, 0, 0);
   return canvas;
+}
+
+/** A matrix of at most PIXELS × PIXELS: the largest weight of each block. */
+export function pooled(weights) {
+  const block = Math.ceil(Math.max(weights.length, weights[0]?.length ?? 0) / PIXELS);
+  if (block <= 1) return weights;
+  const matrix = [];
+  for (let row = 0; row < weights.length; row += 1) {
+    const line = (matrix[Math.floor(row / block)] ??= new Array(Math.ceil(weights[0].length / block)).fill(0));
+    weights[row].forEach((weight, column) => {
+      const at = Math.floor(column / block);
+      if (weight > line[at]) line[at] = weight;
+    });
+  }
+  return matrix;
 }
 
 /**

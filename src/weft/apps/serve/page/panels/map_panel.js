@@ -2,7 +2,7 @@
 
 import { h, replace, uniqueId } from '../dom.js';
 import { attentionMap, weightTable } from '../figures/attention_map.js';
-import { heat } from '../figures/heat.js';
+import { heat, pooled } from '../figures/heat.js';
 import { count } from '../labels.js';
 import { panel, scrollable } from './panel.js';
 
@@ -12,8 +12,6 @@ const HELP =
 
 /** More columns than these are given the whole width. */
 const MANY = 18;
-/** The pixels of a side of the picture of all weights. */
-const PIXELS = 400;
 
 export class MapPanel {
   /**
@@ -44,10 +42,11 @@ export class MapPanel {
     );
   }
 
-  update({ alignment: shown, differing = [], run = null, steps = 0, model = null, head = null, ofHead = null }) {
+  update({ alignment: shown, differing = [], run = null, steps = 0, model = null, head = null, ofHead = null, whole = null }) {
     const alignment = ofHead ?? shown;
     this.showChoice(model, head);
-    this.showOverview(alignment.part, run, steps);
+    const isOver = run?.translation && steps >= run.length;
+    this.showOverview(alignment.part, whole ?? (isOver ? run.translation.attention : null));
     const { source, target, weights, unit } = alignment;
     this.element.classList.toggle('wide', source.length > MANY);
     const isEmpty = !weights || !target.length;
@@ -93,29 +92,13 @@ export class MapPanel {
     this.select.value = head ?? '';
   }
 
-  /** The whole map as pixels, where only a part of it is drawn as cells; made once for a finished output. */
-  showOverview(part, run, steps) {
-    const weights = run?.translation && steps >= run.length ? run.translation.attention : null;
-    this.overview.hidden = !part || !weights;
-    if (this.overview.hidden || this.overviewOf === weights) return;
-    this.overviewOf = weights;
-    const [rows, columns] = [weights.length, weights[0].length];
+  /** The whole map as pixels, where only a part of it is drawn as cells; made once for each output. */
+  showOverview(part, whole) {
+    this.overview.hidden = !part || !whole;
+    if (this.overview.hidden || this.overviewOf === whole) return;
+    this.overviewOf = whole;
+    const [rows, columns] = [whole.length, whole[0].length];
     const text = `All ${count(rows)} × ${count(columns)} weights, output from top to bottom, source from left to right; below, the last rows as cells`;
-    replace(this.overview, heat(pooled(weights), { label: text }), h('figcaption', { class: 'hint' }, `${text}.`));
+    replace(this.overview, heat(pooled(whole), { label: text }), h('figcaption', { class: 'hint' }, `${text}.`));
   }
-}
-
-/** A matrix of at most PIXELS × PIXELS: the largest weight of each block. */
-function pooled(weights) {
-  const block = Math.ceil(Math.max(weights.length, weights[0].length) / PIXELS);
-  if (block <= 1) return weights;
-  const matrix = [];
-  for (let row = 0; row < weights.length; row += 1) {
-    const line = (matrix[Math.floor(row / block)] ??= new Array(Math.ceil(weights[0].length / block)).fill(0));
-    weights[row].forEach((weight, column) => {
-      const at = Math.floor(column / block);
-      if (weight > line[at]) line[at] = weight;
-    });
-  }
-  return matrix;
 }

@@ -1,9 +1,11 @@
 /** One step of the search: the candidates with their probabilities, the cut of the filters, and a word of one's own. */
 
+import * as address from '../address.js';
 import { h, refresh, replace, uniqueId } from '../dom.js';
 import { distribution } from '../figures/distribution.js';
 import { direction, percent, plural, visible } from '../labels.js';
 import { cut } from '../sampling.js';
+import { END } from '../search_run.js';
 import { panel, scrollable } from './panel.js';
 
 const LISTED = 8;
@@ -42,24 +44,34 @@ export class NextWord {
       this.field,
       h('button', { type: 'submit' }, 'Use it'),
     );
+    this.walk = h('a', {}, 'Walk through this step: from the embedding to the softmax');
     this.element = panel(
       'The next word',
-      { name: 'next-word', figure: () => this.figure.querySelector('svg') },
+      { name: 'next-word', class: 'next-word', figure: () => this.figure.querySelector('svg') },
       this.heading,
       this.list,
       scrollable('Distribution of the next token', this.figure),
       this.mass,
       this.form,
+      h('p', { class: 'onward' }, this.walk),
     );
   }
 
-  update({ run, steps, search }) {
+  update({ run, steps, search, model }) {
     const step = Math.max(Math.min(steps, run.length), 1);
     const found = run.length ? run.distribution(step) : null;
     this.element.hidden = run.length === 0;
     if (!found || !found.candidates.length) return replace(this.list);
     const nodes = run.leader(step);
     this.before = nodes.slice(0, Math.min(step, nodes.length) - 1).map((node) => node.id);
+    this.walk.hidden = !model.has_walk;
+    const values = {
+      model: model.name,
+      text: run.request.text,
+      step: Math.min(step, nodes.length),
+      ids: nodes.filter(({ token }) => token !== END).map(({ id }) => id).join('.'),
+    };
+    this.walk.setAttribute('href', address.format({ view: 'walk', values }));
     const samples = run.start.kind === 'sample' || run.start.kind === 'mbr';
     const shown = cut(found.candidates, found.rest, samples ? search : NO_FILTER);
     const chosen = steps === 0 ? null : found.chosen;

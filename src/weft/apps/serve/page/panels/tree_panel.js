@@ -2,7 +2,7 @@
 
 import { h, uniqueId } from '../dom.js';
 import { path } from '../search_run.js';
-import { WINDOW } from '../tree_layout.js';
+import { firstStep } from '../tree_layout.js';
 import { panel } from './panel.js';
 import { TreeFigure } from './tree_figure.js';
 
@@ -42,8 +42,12 @@ export class TreePanel {
     const { run, steps } = scene;
     this.element.hidden = run.length === 0;
     if (!run.length) return this.tree.clear();
-    this.note.textContent =
-      steps > WINDOW ? `The last ${WINDOW} steps; move the step to see earlier ones.` : steps ? '' : 'Nothing yet.';
+    const first = firstStep(run, steps);
+    this.note.textContent = first
+      ? `The last ${steps - first} steps; move the step to see earlier ones.`
+      : steps
+        ? ''
+        : 'Nothing yet.';
     return this.tree.show(run, {
       steps,
       leader: run.leader(steps),

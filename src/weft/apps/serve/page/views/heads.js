@@ -3,11 +3,12 @@
  */
 
 import * as address from '../address.js';
+import { MANY, partOf } from '../alignment.js';
 import * as api from '../api.js';
 import { marked } from '../difference.js';
 import { h, replace } from '../dom.js';
 import { isOff, readEdits, requestOf, toggleHead, writeEdits } from '../edits.js';
-import { heat, sheet } from '../figures/heat.js';
+import { heat, pooled, sheet } from '../figures/heat.js';
 import { Highlight } from '../highlight.js';
 import { direction, plural } from '../labels.js';
 import { MapPanel } from '../panels/map_panel.js';
@@ -141,7 +142,7 @@ export default class HeadsView {
         .map((head) => ({
           head,
           caption: `layer ${layer} · head ${head.head}`,
-          canvas: heat(head.weights, { label: `${KINDS[kind]?.[0] ?? kind}, layer ${layer}, head ${head.head}` }),
+          canvas: heat(pooled(head.weights), { label: `${KINDS[kind]?.[0] ?? kind}, layer ${layer}, head ${head.head}` }),
         })),
     );
     const [title, help] = KINDS[kind] ?? [kind, ''];
@@ -200,9 +201,10 @@ export default class HeadsView {
       `${KINDS[head.kind]?.[0] ?? head.kind}, layer ${head.layer}, head ${head.head}${off ? ' (off)' : ''}`;
     this.switch.textContent = off ? 'Switch this head on' : 'Switch this head off';
     this.switch.onclick = () => this.go(writeEdits(toggleHead(this.edits, head)));
-    this.enlarged.update({
-      alignment: { source: head.source, target: head.target, weights: head.weights, unit: 'tokens' },
-    });
+    const { source, target, weights } = head;
+    const isLong = source.length > MANY || target.length > MANY;
+    const part = isLong ? partOf({ sourceTokens: source, tokens: target, row: (index) => weights[index] }) : null;
+    this.enlarged.update({ alignment: part ?? { source, target, weights, unit: 'tokens' }, whole: weights });
   }
 
   go(changes) {

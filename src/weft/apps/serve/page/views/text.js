@@ -6,9 +6,12 @@ import * as address from '../address.js';
 import * as api from '../api.js';
 import { h, replace, uniqueId } from '../dom.js';
 import { count, direction, plural, shorten } from '../labels.js';
+import { ACCEPTED, readSources } from '../text_files.js';
 
 /** Lines of a request: the first ones appear soon, and a long text does not keep others waiting. */
 const LINES = 20;
+/** Bytes of a file, where the service names no limit. */
+const MOST_BYTES = 2e6;
 const UNKNOWN = '<unk>';
 const MENTIONED = 8;
 
@@ -32,7 +35,7 @@ export default class TextView {
     this.file = h('input', {
       type: 'file',
       id: file,
-      accept: '.txt,.md,.srt,.tsv,text/plain',
+      accept: ACCEPTED,
       on: { change: () => this.read() },
     });
     this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
@@ -62,7 +65,7 @@ export default class TextView {
         { class: 'side' },
         this.sourceLabel,
         this.textarea,
-        h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a text file'), this.file),
+        h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a file'), this.file),
       ),
       h('div', { class: 'side' }, this.targetLabel, this.output, h('p', { class: 'buttons' }, this.copy, this.save, this.inside)),
     );
@@ -122,13 +125,11 @@ export default class TextView {
     const [file] = this.file.files;
     if (!file) return;
     this.context.fail(null);
-    const most = this.context.limits.body_bytes ?? 2e6;
-    if (file.size > most) {
-      const limit = `${count(file.size)} bytes; at most ${count(most)} can be opened here`;
-      this.context.fail(new Error(`${file.name} has ${limit}. Use weft translate for large files.`));
-      return;
+    try {
+      this.textarea.value = await readSources(file, this.context.limits.body_bytes ?? MOST_BYTES);
+    } catch (error) {
+      this.context.fail(error);
     }
-    this.textarea.value = await file.text();
     this.orient();
   }
 

@@ -27,6 +27,8 @@ import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_setti
 /** Characters of a text for which one output is asked for, instead of all that the search has found. */
 const LONG_TEXT = 1_500;
 const UNKNOWN = '<unk>';
+/** While a search with more steps is running, what is shown is drawn anew after this many milliseconds only. */
+const [LONG_SEARCH, REDRAW] = [40, 400];
 /** Milliseconds after which drawing lets the browser do other things before it goes on. */
 const PATIENCE = 15;
 
@@ -160,6 +162,7 @@ export default class TranslateView {
     const plays = this.plays && wanted === null && !reducedMotion();
     this.plays = false;
     this.announced = 0;
+    this.followed = 0;
     this.player.pause();
     this.results.classList.add('working');
     try {
@@ -185,6 +188,8 @@ export default class TranslateView {
 
   /** Show the newest step, or the wanted one, with the next picture that the screen shows. */
   follow(wanted) {
+    if (this.run.length > LONG_SEARCH && performance.now() < this.followed + REDRAW) return;
+    this.followed = performance.now();
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => this.player.go(wanted ?? this.run.length));
   }

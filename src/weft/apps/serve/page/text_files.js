@@ -1,0 +1,87 @@
+/**
+ * The sources of a file: lines of text, or a column of a table (TSV, CSV, JSON Lines), each also compressed (.gz).
+ */
+
+import { count } from './labels.js';
+
+/** What a file chooser offers. */
+export const ACCEPTED = '.txt,.md,.srt,.tsv,.csv,.jsonl,.ndjson,.gz,text/plain';
+/** Names of the column of sources, in a header or in JSON. */
+const SOURCE = ['source', 'src', 'input', 'text', 'sentence'];
+const BINARY = /\0/;
+
+/**
+ * @param {File} file
+ * @param {number} most bytes that are read
+ * @returns {Promise<string>} one source in each line
+ */
+export async function readSources(file, most) {
+  const isCompressed = file.name.endsWith('.gz');
+  const text = await readText(file, isCompressed, most);
+  if (BINARY.test(text)) throw new Error(`${file.name} is no text. Lines of text, TSV, CSV and JSON Lines can be opened, also as .gz.`);
+  const name = isCompressed ? file.name.slice(0, -3) : file.name;
+  const extension = name.split('.').at(-1).toLowerCase();
+  if (extension === 'jsonl' || extension === 'ndjson') return fromJson(text, file.name).join('\n');
+  if (extension === 'tsv') return column(lines(text).map((line) => line.split('\t'))).join('\n');
+  if (extension === 'csv') return column(csvRows(text)).join('\n');
+  return text;
+}
+
+async function readText(file, isCompressed, most) {
+  let stream = file.stream();
+  if (isCompressed) stream = stream.pipeThrough(new DecompressionStream('gzip'));
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  let [text, bytes] = ['', 0];
+  for (;;) {
+    const { value, done } = await reader.read().catch(() => {
+      throw new Error(`${file.name} cannot be read: it is damaged, or not what its name says.`);
+    });
+    if (done) return text + decoder.decode();
+    bytes += value.length;
+    if (bytes > most) {
+      reader.cancel().catch(() => {});
+      throw new Error(`${file.name} has more than ${count(most)} bytes, which is all that can be opened here. Use weft translate for large files.`);
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+function lines(text) {
+  return text.replace(/^\ufeff/, '').replace(/[\r\n]+$/, '').split(/\r\n|\r|\n/);
+}
+
+/** The column of sources: the one that the header names, or else the first. */
+function column(rows) {
+  const named = (rows[0] ?? []).findIndex((name) => SOURCE.includes(name.trim().toLowerCase()));
+  return (named < 0 ? rows : rows.slice(1)).map((row) => oneLine(row[Math.max(named, 0)] ?? ''));
+}
+
+function fromJson(text, file) {
+  return lines(text).map((line, index) => {
+    let value;
+    try {
+      value = JSON.parse(line);
+    } catch {
+      throw new Error(`${file}:${index + 1} is no JSON.`);
+    }
+    const found = typeof value === 'string' ? value : SOURCE.map((name) => value?.[name]).find((one) => typeof one === 'string');
+    if (found === undefined) throw new Error(`${file}:${index + 1} has none of the fields ${SOURCE.join(', ')}.`);
+    return oneLine(found);
+  });
+}
+
+/** The rows of a CSV file, whose cells may be quoted. */
+function csvRows(text) {
+  const rows = [[]];
+  for (const [, cell, quoted, end] of lines(text).join('\n').matchAll(/(?:"((?:[^"]|"")*)"|([^,\n]*))(,|\n|$)/g)) {
+    rows.at(-1).push(cell === undefined ? quoted : cell.replaceAll('""', '"'));
+    if (end === '') break;
+    if (end === '\n') rows.push([]);
+  }
+  return rows;
+}
+
+function oneLine(text) {
+  return text.replace(/\s*[\r\n]+\s*/g, ' ');
+}

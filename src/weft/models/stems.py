@@ -1,0 +1,267 @@
+"""Stems: the convolutions by which a picture, or frames, becomes the sequence of vectors that an encoder reads.
+
+A stem takes the place of the source embedding. Each stage is a convolution with stride, then residual blocks:
+
+    x ← W * x                                 stride s: a side of n becomes ⌈n / s⌉
+    x ← x + W₂ * ρ(W₁ * ρ(x)),  ρ(x) = max(0, norm(x))      He et al. 2016; norm: over the channels of each place
+
+    columns   one vector for each column: the means of K ranges of its height, projected
+    grid      one vector for each place, row by row, plus sinusoids of its row and its column    Parmar et al. 2018
+    frames    convolutions over time alone; the features of a frame are the channels
+
+Pictures of a batch are padded to the largest among those of similar size, and whatever is outside of a picture is set
+to zero before each convolution: exactly the zeros that a convolution assumes around a single picture. No norm is taken
+over a batch or a picture. So the states of a picture do not depend on its company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from weft.models.architecture import EmbeddingShape
+from weft.models.layers import dropout
+from weft.models.positions import SinusoidTable
+from weft.packed import HEADER, PackedShape, shape_of
+from weft.ragged import Layout, Ragged
+from weft.recipe.choices import STEMS, resolve
+from weft.recipe.stem import StemSettings
+
+MAX_PADDING = 1.5
+"""Pictures are convolved together while they take at most this many times their own area."""
+
+
+class Pictures(NamedTuple):
+    """Pictures of similar size, padded with zeros to the largest."""
+
+    values_BCHW: Tensor
+    sizes: list[tuple[int, int]]
+    """Height and width of each."""
+
+    @property
+    def mask_B1HW(self) -> Tensor:
+        """1 inside of each picture, 0 in its padding."""
+        device, (height, width) = self.values_BCHW.device, self.values_BCHW.shape[2:]
+        sizes_B2 = torch.tensor(self.sizes, device=device)
+        rows_BH = torch.arange(height, device=device) < sizes_B2[:, :1]
+        columns_BW = torch.arange(width, device=device) < sizes_B2[:, 1:]
+        return (rows_BH[:, None, :, None] & columns_BW[:, None, None, :]).to(self.values_BCHW.dtype)
+
+
+class Convolution(nn.Conv2d):
+    """A convolution over pictures, with the zeros around a picture also where another one is larger."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: tuple[int, int], stride: tuple[int, int] = (1, 1)) -> None:
+        padding = kernel[0] // 2, kernel[1] // 2
+        super().__init__(inputs, outputs, kernel, stride, padding)
+
+    def forward(self, values_BCHW: Tensor, mask_B1HW: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(values_BCHW * mask_B1HW)
+
+
+class ChannelNorm(nn.LayerNorm):
+    """Layer normalization over the channels of each place."""
+
+    def forward(self, values_BCHW: Tensor) -> Tensor:
+        return super().forward(values_BCHW.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ResidualConvolutions(nn.Module):
+    """x + W₂ * ρ(W₁ * ρ(x))"""
+
+    def __init__(self, width: int, kernel: tuple[int, int]) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(ChannelNorm(width) for _ in range(2))
+        self.convolutions = nn.ModuleList(Convolution(width, width, kernel) for _ in range(2))
+
+    def forward(self, values_BCHW: Tensor, mask_B1HW: Tensor) -> Tensor:
+        inner_BCHW = values_BCHW
+        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
+            inner_BCHW = convolution(norm(inner_BCHW).relu(), mask_B1HW)
+        return values_BCHW + inner_BCHW
+
+
+class Stage(nn.Module):
+    """A convolution with stride, then residual blocks."""
+
+    def __init__(
+        self, inputs: int, width: int, stride: tuple[int, int], *, blocks: int, kernel: tuple[int, int]
+    ) -> None:
+        super().__init__()
+        self.convolution = Convolution(inputs, width, kernel, stride)
+        self.blocks = nn.ModuleList(ResidualConvolutions(width, kernel) for _ in range(blocks))
+        self.stride = stride
+
+    def forward(self, pictures: Pictures) -> Pictures:
+        down, across = self.stride
+        sizes = [(-(-height // down), -(-width // across)) for height, width in pictures.sizes]
+        smaller = Pictures(self.convolution(pictures.values_BCHW, pictures.mask_B1HW), sizes)
+        values_BCHW, mask_B1HW = smaller.values_BCHW, smaller.mask_B1HW
+        for block in self.blocks:
+            values_BCHW = block(values_BCHW, mask_B1HW)
+        return smaller._replace(values_BCHW=values_BCHW)
+
+
+class Stem(nn.Module):
+    """Stages of convolutions, and what reads the sequence of states off their result."""
+
+    columns = 1
+    """Number of source columns that it distinguishes."""
+    kernel = (3, 3)
+
+    def __init__(self, settings: StemSettings, *, width: int, dropout: float) -> None:
+        """``width``: of the states; ``dropout``: of them."""
+        super().__init__()
+        inputs = [settings.inputs, *settings.widths[:-1]]
+        self.stages = nn.ModuleList(
+            Stage(before, after, stride, blocks=settings.blocks, kernel=self.kernel)
+            for before, after, stride in zip(inputs, settings.widths, settings.stages, strict=True)
+        )
+        self.norm = ChannelNorm(settings.widths[-1])
+        self.projection = nn.Linear(settings.widths[-1] * self.vectors_of(settings), width)
+        self.settings, self.width, self.dropout = settings, width, dropout
+
+    @staticmethod
+    def vectors_of(settings: StemSettings) -> int:
+        """Vectors of the last stage that make one state."""
+        return 1
+
+    def shape(self, module: str) -> EmbeddingShape:
+        """``module``: the name of the module in the model."""
+        return EmbeddingShape(module, 0, self.width, fixed_shapes=False)
+
+    def ragged(self, source: Ragged) -> Ragged:
+        """The states (N, D) of packed arrays (`weft.packed`)."""
+        shapes = packed_shapes(source)
+        sizes = [self.size_of(shape) for shape in shapes]
+        starts, bytes_N = source.layout.offsets.tolist(), source.values.to(torch.uint8)
+        states: list[Tensor | None] = [None] * source.rows
+        for rows in similar_sizes(sizes):
+            arrays = [self.values_of(bytes_N[starts[row] + HEADER : starts[row + 1]], shapes[row]) for row in rows]
+            pictures = Pictures(_padded(arrays, self.projection.weight.dtype), [sizes[row] for row in rows])
+            for stage in self.stages:
+                pictures = stage(pictures)
+            pictures = pictures._replace(values_BCHW=self.norm(pictures.values_BCHW))
+            for row, states_ND in zip(rows, self.read(pictures), strict=True):
+                states[row] = states_ND
+        rows_ND = [row for row in states if row is not None]
+        lengths = torch.tensor([len(row) for row in rows_ND], dtype=torch.int64)
+        states_ND = torch.cat(rows_ND) if rows_ND else self.projection.weight.new_zeros(0, self.width)
+        return Ragged(dropout(states_ND, self.dropout, self.training), Layout(lengths, source.device))
+
+    def size_of(self, shape: PackedShape) -> tuple[int, int]:
+        """Height and width of a picture."""
+        return shape.height, shape.width
+
+    def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
+        """The values (C, H, W) of a picture: 0 is white, 1 is black."""
+        values_HWC = bytes_N.view(shape.height, shape.width, shape.channels)
+        return 1 - values_HWC.permute(2, 0, 1).to(self.projection.weight.dtype) / 255
+
+    def read(self, pictures: Pictures) -> list[Tensor]:
+        """The states (N, D) of each picture."""
+        raise NotImplementedError
+
+
+class ColumnStem(Stem):
+    """A picture as the sequence of its columns."""
+
+    @staticmethod
+    def vectors_of(settings: StemSettings) -> int:
+        return settings.bins
+
+    def read(self, pictures: Pictures) -> list[Tensor]:
+        values_BCHW = pictures.values_BCHW
+        heights = [height for height, _ in pictures.sizes]
+        shares_BKH = torch.stack([bin_shares(height, self.settings.bins, values_BCHW.shape[2]) for height in heights])
+        means_BWKC = torch.einsum("bkh,bchw->bwkc", shares_BKH.to(values_BCHW), values_BCHW)
+        states_BWD = self.projection(means_BWKC.flatten(2))
+        return [states_WD[:width] for states_WD, (_, width) in zip(states_BWD, pictures.sizes, strict=True)]
+
+
+class GridStem(Stem):
+    """A picture as the sequence of its places, row by row, with positions in two dimensions."""
+
+    def __init__(self, settings: StemSettings, *, width: int, dropout: float) -> None:
+        super().__init__(settings, width=width, dropout=dropout)
+        self.row_positions = SinusoidTable(width // 2)
+        self.column_positions = SinusoidTable(width - width // 2)
+
+    def read(self, pictures: Pictures) -> list[Tensor]:
+        states_BHWD = self.projection(pictures.values_BCHW.permute(0, 2, 3, 1))
+        height, width = states_BHWD.shape[1:3]
+        rows_HWD = self.row_positions(height)[:height, None].expand(-1, width, -1)
+        columns_HWD = self.column_positions(width)[None, :width].expand(height, -1, -1)
+        states_BHWD = states_BHWD + torch.cat([rows_HWD, columns_HWD], -1).to(states_BHWD.dtype)
+        return [
+            states_HWD[:rows, :columns].flatten(0, 1)
+            for states_HWD, (rows, columns) in zip(states_BHWD, pictures.sizes, strict=True)
+        ]
+
+
+class FrameStem(Stem):
+    """Frames as a shorter sequence: a picture of height 1, whose channels are the features."""
+
+    kernel = (1, 3)
+
+    def size_of(self, shape: PackedShape) -> tuple[int, int]:
+        return 1, shape.height
+
+    def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
+        """The values (C, 1, W) of frames; bytes from 0 to 1."""
+        dtype: torch.dtype = getattr(torch, shape.dtype)
+        values_TF = bytes_N.clone().view(dtype).view(shape.height, shape.width).to(self.projection.weight.dtype)
+        return (values_TF / 255 if dtype == torch.uint8 else values_TF).T[:, None]
+
+    def read(self, pictures: Pictures) -> list[Tensor]:
+        states_BWD = self.projection(pictures.values_BCHW[:, :, 0].transpose(1, 2))
+        return [states_WD[:width] for states_WD, (_, width) in zip(states_BWD, pictures.sizes, strict=True)]
+
+
+def packed_shapes(source: Ragged) -> list[PackedShape]:
+    """The shapes of packed arrays."""
+    starts_B = source.layout.offsets[:-1]
+    headers_BH = source.values[(starts_B[:, None] + torch.arange(HEADER)).to(source.device)]
+    return [shape_of(header) for header in headers_BH.cpu().numpy()]
+
+
+def similar_sizes(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Rows to pad together, from the smallest to the largest: at most `MAX_PADDING` times the area that they have."""
+    rows: list[int] = []
+    area = height = width = 0
+    for row in sorted(range(len(sizes)), key=lambda row: (sizes[row][1], sizes[row][0])):
+        new_height, new_width = max(height, sizes[row][0]), max(width, sizes[row][1])
+        own = sizes[row][0] * sizes[row][1]
+        if rows and (len(rows) + 1) * new_height * new_width > MAX_PADDING * (area + own):
+            yield rows
+            rows, area, (new_height, new_width) = [], 0, sizes[row]
+        rows.append(row)
+        area, height, width = area + own, new_height, new_width
+    if rows:
+        yield rows
+
+
+def bin_shares(height: int, bins: int, rows: int) -> Tensor:
+    """(bins, rows) how much each row counts in the mean of each of ``bins`` equal ranges of a height."""
+    edges_K = torch.arange(bins + 1, dtype=torch.float32) * height / bins
+    tops_H = torch.arange(rows, dtype=torch.float32)
+    overlaps_KH = torch.minimum(tops_H + 1, edges_K[1:, None]) - torch.maximum(tops_H, edges_K[:-1, None])
+    return overlaps_KH.clamp(min=0) * bins / height
+
+
+def _padded(arrays: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """(B, C, H, W) arrays (C, H, W) with zeros below and to the right."""
+    height, width = (max(array.shape[side] for array in arrays) for side in (1, 2))
+    padded_BCHW = torch.zeros(len(arrays), arrays[0].shape[0], height, width, dtype=dtype, device=arrays[0].device)
+    for picture_CHW, array_CHW in zip(padded_BCHW, arrays, strict=True):
+        picture_CHW[:, : array_CHW.shape[1], : array_CHW.shape[2]] = array_CHW
+    return padded_BCHW
+
+
+def make_stem(settings: StemSettings, *, width: int, dropout: float) -> Stem:
+    """The stem of a recipe."""
+    stem: Stem = resolve(STEMS, settings.kind)(settings, width=width, dropout=dropout)
+    return stem
