@@ -96,7 +96,7 @@ class SearchSettings(Settings):
     banned_ids: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]] = Field(
         [], description="the same as lists of token ids, such as [[1]] for the begin token"
     )
-    required: list[str] = Field([], description="beam: phrases that every output contains")
+    required: list[str] = Field([], description="beam, greedy: phrases that every output contains")
     no_repeat_ngram: CountOrNone = Field(0, description="length of n-grams that may not occur twice; 0: no such limit")
     repetition_penalty: float = Field(1.0, ge=1, description="factor on log p of a token that occurred before")
     no_loops: bool | None = Field(
@@ -130,8 +130,10 @@ class SearchSettings(Settings):
             raise ValueError(f"search.groups: a beam of {self.size} cannot be divided into {self.groups} equal groups")
         if self.max_length and self.min_length > self.max_length:
             raise ValueError(f"search.min_length: {self.min_length} is above search.max_length = {self.max_length}")
-        if self.required and self.kind != "beam":
-            raise ValueError(f"search.required: phrases are required of a beam, not of kind = '{self.kind}'")
+        if self.required and self.kind not in ("beam", "greedy"):
+            raise ValueError(
+                f"search.required: phrases are required of a beam or greedy search, not of kind = '{self.kind}'"
+            )
         for phrase in (*self.banned, *self.required):
             if not phrase.strip():
                 raise ValueError("search.banned, search.required: a phrase is empty")
@@ -140,6 +142,7 @@ class SearchSettings(Settings):
 
 _SAMPLING = frozenset({"temperature", "top_k", "top_p", "min_p", "typical", "seed"})
 SCOPES: dict[str, frozenset[str]] = {
+    "greedy": frozenset({"required"}),
     "beam": frozenset({"size", "stop", "finish", "groups", "diversity", "required"}),
     "sample": _SAMPLING,
     "mbr": _SAMPLING | {"samples", "utility"},

@@ -21,6 +21,7 @@ from weft.translation import pipeline
 
 if TYPE_CHECKING:
     from weft.translation.engines.interface import TranslationRequest
+    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
@@ -46,6 +47,12 @@ class WindowSearch(NamedTuple):
     return_attention: bool = False
     translate_lines: Callable[..., list[Translation]] | None = None
     """Translates lines in place of `Translator.translate`: those that have several sentences each."""
+    glossary: Glossary | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of `Translator.request` and `translate`."""
+        return self.settings if self.glossary is None else {**self.settings, "glossary": self.glossary}
 
     def windows(self, lines: Iterable[Line | None], *, large: bool = False) -> Iterator[list[Line]]:
         return pipeline.windows_of(lines, return_attention=self.return_attention, large=large)
@@ -75,7 +82,7 @@ class WindowSearch(NamedTuple):
         def requests() -> Iterator[TranslationRequest]:
             for window in windows:
                 waiting.append(window)
-                request = model.request(_readable(window), **self.settings)
+                request = model.request(_readable(window), **self.options)
                 yield replace(request, n_best=self.n_best, return_attention=self.return_attention)
 
         for outcome in model.pipeline.search_each(requests()):
@@ -90,8 +97,8 @@ class WindowSearch(NamedTuple):
 
         def translate(lines: Sequence[str]) -> list[Translation]:
             if self.translate_lines is not None:
-                return self.translate_lines(model, lines, **self.settings)
-            return model.translate(lines, n_best=self.n_best, return_attention=self.return_attention, **self.settings)
+                return self.translate_lines(model, lines, **self.options)
+            return model.translate(lines, n_best=self.n_best, return_attention=self.return_attention, **self.options)
 
         return process_each(lines, translate)
 

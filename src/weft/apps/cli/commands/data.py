@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.apps.cli.arguments import AcceptNewData, Changes, Json, Source, Target
+from weft.apps.cli.commands.data_clean import clean_command
 from weft.apps.cli.terminal.help_text import CommandGroup
 from weft.errors import DataError, plural
 from weft.runtime.activity import activity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
+app.command("clean", epilog="Try:  weft data clean pairs.tsv --drop 5% --out clean.tsv")(clean_command)
 What = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
 ]

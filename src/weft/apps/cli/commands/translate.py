@@ -57,6 +57,7 @@ from weft.runtime.activity import Activity, activity
 if TYPE_CHECKING:
     from weft.apps.texts.sentences import Splitter
     from weft.data.reading.lines import BadLine
+    from weft.translation.glossary import Glossary
     from weft.translation.output_format import OutputFormat
     from weft.translation.results import Translation
     from weft.translation.resumable_output import ResumableOutput
@@ -84,6 +85,15 @@ Align = Annotated[
 ]
 
 
+GlossaryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        help="Terms to use: lines of a source term, tab, target term (variants: a|b); without a target, it is kept.",
+    ),
+]
+
+
 class TranslationJob(NamedTuple):
     """A file to translate, the model, and the settings."""
 
@@ -100,6 +110,7 @@ class TranslationJob(NamedTuple):
     """Whether a line may have several sentences."""
     splitter: Splitter | None = None
     """Splits them; None: as the model that is loaded needs."""
+    glossary: Glossary | None = None
 
     @property
     def first_line(self) -> int:
@@ -112,7 +123,7 @@ class TranslationJob(NamedTuple):
         from weft.translation.windows import WindowSearch
 
         lines = partial(translate_lines, splitter=self.splitter) if self.text else None
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines)
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines, self.glossary)
 
     def check_text(self, ray: str | None) -> None:
         """Fail on options that need single sentences."""
@@ -164,6 +175,7 @@ class TranslationJob(NamedTuple):
             "--json": self.format.as_json,
             **judged,
             **({"--text": True} if self.text else {}),
+            **({} if self.glossary is None else {"--glossary": self.glossary.digest}),
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -185,6 +197,7 @@ def command(
     search: Search = None,
     text: Text = False,
     format: Format = None,
+    glossary: GlossaryFile = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Align = False,
     confidence: ShowConfidence = False,
@@ -220,10 +233,13 @@ def command(
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
     document = DocumentOptions(format, n_best, align, as_json, judging, bad_lines, bool(resume or part or merge or ray))
+    terms = _read_glossary(glossary, ray)
     if (format := document.format_of(file, text=text)) is not None:
-        return translate_documents(arguments, file, format, output, settings, flags=flags)
+        options = settings if terms is None else {**settings, "glossary": terms}
+        return translate_documents(arguments, file, format, output, options, flags=flags)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
-    job = TranslationJob(file, arguments, settings, output_format, BadLinePolicy(bad_lines), review=review, text=text)
+    policy = BadLinePolicy(bad_lines)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text, glossary=terms)
     job.check_text(ray)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
@@ -237,17 +253,21 @@ def _translate_lines(job: TranslationJob, output: Path | None, *, resume: bool, 
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
-    else:
-        translate_file(job, output, resume=resume)
-
-
-def translate_file(job: TranslationJob, output: Path | None, *, resume: bool) -> None:
-    """Translate a whole file, to standard output or into another file."""
-    if output is None:
+    elif output is None:
         _translate(job.load(), job, job.stream(), _to_stdout)
         job.bad_lines.finish()
     else:
         translate_to_file(job, output, resume=resume)
+
+
+def _read_glossary(path: Path | None, ray: str | None) -> Glossary | None:
+    if path is None:
+        return None
+    from weft.translation.glossary import Glossary
+
+    if ray is not None:
+        raise DataError("--glossary: cannot be used with --ray; translate parts of the file with --part")
+    return Glossary.read(path)
 
 
 def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
@@ -310,7 +330,7 @@ def _translate(
     splitter = Splitter.of_run(model)
     job = job._replace(splitter=splitter)
     judged = JudgedOutputs(model, job.format, job.review)
-    outputs = cut_off = unproven = 0
+    outputs = cut_off = unproven = with_terms = lacking = 0
     with _counting(job.file):
         for window, results in job.search.translate_stream(model, stream, file=job.file):
             translations, content = format_window(job, window, results, first_line)
@@ -322,10 +342,16 @@ def _translate(
             first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations.values())
+            if job.glossary is not None:
+                with_terms += sum(bool(one.terms) for one in translations.values())
+                lacking += sum("term-missing" in one.flags for one in translations.values())
             if search.kind == "exact":
                 unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
     judged.finish()
     warn_of_clauses(splitter)
+    if job.glossary is not None:
+        placed = f"{with_terms:,} of {plural(outputs, 'output')} have terms, {lacking:,} of these lack one"
+        print(f"weft: glossary of {plural(len(job.glossary), 'term')}: {placed}", file=sys.stderr)
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 
