@@ -126,7 +126,18 @@ def _embedding(
 
 
 def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding | Stem, Embedding]:
-    """Source and target embeddings, which share one matrix if they are tied; the source may be read by a stem."""
+    """What reads the source, a stem or an embedding, and the embedding of the target."""
+    if settings.stem.kind == "none":
+        return _text_embeddings(settings, source_size, target_size)
+    from weft.models.stems import make_stem
+
+    dropout = 0.0 if isinstance(settings.encoder, TransformerSettings) else settings.dropout
+    stem = make_stem(settings.stem, width=settings.embedding, dropout=dropout)
+    return stem, _embedding(settings, settings.decoder, target_size)
+
+
+def _text_embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding, Embedding]:
+    """Source and target embeddings, which share one matrix if they are tied."""
     if settings.ties_inputs and source_size != target_size:
         raise RecipeError(
             f"model.tie: '{settings.tie}' needs one vocabulary, but source and target have {source_size} and "
@@ -134,11 +145,6 @@ def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> 
         )
     source_stack = settings.decoder if settings.kind == "prefix_lm" else settings.encoder
     target = _embedding(settings, settings.decoder, target_size)
-    if settings.stem.kind != "none":
-        from weft.models.stems import make_stem
-
-        dropout = 0.0 if isinstance(source_stack, TransformerSettings) else settings.dropout
-        return make_stem(settings.stem, width=settings.embedding, dropout=dropout), target
     source = _embedding(settings, source_stack, source_size, target if settings.ties_inputs else None)
     if settings.sources.count > 1:
         from weft.models.source_columns import ColumnEmbedding
@@ -180,7 +186,7 @@ def _seq2seq(
         from weft.models.recurrent_decoder import RecurrentDecoder
 
         decoder = RecurrentDecoder(settings, size=size)
-    parts = {
+    parts: dict[str, Any] = {
         "source_embedding": source_embedding,
         "target_embedding": target_embedding,
         "encoder": encoder,
@@ -197,7 +203,7 @@ def _seq2seq(
 def _hard_attention(settings: ModelSettings, source_size: int, target_size: int) -> HardAttentionSeq2Seq:
     from weft.models.hard_attention import HardAttentionSeq2Seq
 
-    model_class = HardAttentionSeq2Seq
+    model_class: Any = HardAttentionSeq2Seq
     if settings.copies:
         from weft.models.hard_copying import HardCopyingSeq2Seq
 
@@ -222,7 +228,7 @@ def _prefix_lm(settings: ModelSettings, source_size: int | None, target_size: in
     if source_size is None:
         source, target = None, _embedding(settings, decoder, target_size)
     else:
-        source, target = _embeddings(settings, source_size, target_size)
+        source, target = _text_embeddings(settings, source_size, target_size)
     return PrefixLM(
         source_embedding=source,
         target_embedding=target,

@@ -37,7 +37,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,7 @@ from weft.attention.normalizers import Normalizer, make_normalizer
 from weft.attention.ragged_attention import AttentionRecord, ReturnAttention, renormalize
 from weft.models.architecture import Architecture, AttentionShape
 from weft.models.interface import CopyProbabilities, Encoded, ModelOutput, StepOutput, TargetLogProbabilities
-from weft.models.layers import Output
+from weft.models.layers import Embedding, Output
 from weft.models.seq2seq import EncoderDecoder, Seq2Seq
 from weft.models.transformer_decoder import TransformerDecoder
 from weft.ragged import Ragged, additive_mask
@@ -225,7 +225,7 @@ class CopyingSeq2Seq(EncoderDecoder, CopySource):
                 normalize=make_normalizer(settings.attention.normalizer),
             )
         self.has_window = self.copy_attention is None and settings.attention.window != "none"
-        self._init_copying(len(network.source_embedding.weight_VE), len(network.output.bias_V))
+        self._init_copying(len(cast(Embedding, network.source_embedding).weight_VE), len(network.output.bias_V))
 
     def architecture(self) -> Architecture:
         described = super().architecture()

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from weft.attention.ragged_attention import ReturnAttention
 from weft.errors import SearchError
 from weft.models.architecture import Architecture, architecture_of, part_architecture_of
-from weft.models.interface import CTCPass, Encoded, Model, ModelOutput, StepOutput
+from weft.models.interface import CTCPass, Encoded, Encoder, Model, ModelOutput, StepOutput
 from weft.models.layers import Output
 from weft.models.seq2seq import Seq2Seq
 from weft.ragged import Ragged
@@ -154,7 +154,7 @@ def padded_log_p(logits: Ragged) -> CTCMemory:
 class CTCModel(nn.Module):
     """An encoder and an output layer: p(y | x) is the sum over all alignments of labels with states."""
 
-    def __init__(self, *, source_embedding: nn.Module, encoder: nn.Module, output: Output) -> None:
+    def __init__(self, *, source_embedding: nn.Module, encoder: Encoder, output: Output) -> None:
         super().__init__()
         self.source_embedding = source_embedding
         self.encoder = encoder

@@ -37,6 +37,7 @@ from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
     from weft.models.copying import CopyColumns
+    from weft.models.stems import Stem
 
 CHUNK_VALUES = 1 << 26
 """Values of hidden layers and logits that exist at a time; those of a larger batch are recomputed for gradients."""
@@ -236,7 +237,7 @@ class HardAttentionSeq2Seq(nn.Module):
         self,
         settings: ModelSettings,
         *,
-        source_embedding: Embedding,
+        source_embedding: Embedding | Stem,
         target_embedding: Embedding,
         encoder: Encoder,
         output: Output,

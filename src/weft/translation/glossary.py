@@ -187,8 +187,8 @@ class Glossary:
         return terms
 
 
-def _variants(text: str, where: str, side: str) -> list[str]:
-    variants = [variant.strip().replace("\\|", "|") for variant in SEPARATOR.split(text)]
+def _variants(text: str, where: str, side: str) -> tuple[str, ...]:
+    variants = tuple(variant.strip().replace("\\|", "|") for variant in SEPARATOR.split(text))
     if not all(variants):
         raise DataError(f"{where}: {quote(text)}: an empty {side} term; expected terms, with | between variants")
     return variants

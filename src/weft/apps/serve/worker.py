@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from weft.apps.serve.costs import CostError, megabytes
 from weft.apps.serve.errors import log_error, one_line
@@ -160,7 +160,7 @@ class Worker:
             warnings.simplefilter("ignore")
             translator = load(*self.config["runs"], **options)
             if translator.tokenizers.reads_arrays:
-                translator.tokenizers.source.files = None  # a client's text must not make weft read a file
+                cast(Any, translator.tokenizers.source).files = None  # a client's text must not make weft read a file
             if "max_output" in self.config:
                 translator.length_limits = OutputLimits.of(translator.length_limits, self.config["max_output"])
             if translator.source_role != "none":

@@ -299,8 +299,8 @@ def read_entry(recipe: Recipe, entry: CorpusEntry, row_errors: Counter[str]) -> 
                     skip_row(recipe, blank_error(pair, where, sources=reads_sources), row_errors)
                 elif is_oversized(pair):
                     row_errors[LENGTH_KIND] += 1
-                elif (error := check(pair.source, f"{block.name}:{numbers[index]}")) is not None:
-                    skip_row(recipe, error, row_errors)
+                elif (unreadable := check(pair.source, f"{block.name}:{numbers[index]}")) is not None:
+                    skip_row(recipe, unreadable, row_errors)
                 else:
                     yield ReadPair(pairs[index], pair)
             reading.done += len(pairs)

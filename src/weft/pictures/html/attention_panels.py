@@ -53,7 +53,7 @@ def panels_svg(panels: AttentionPanels, title: str = "") -> Html:
     cell_width = max(max(width for width, _ in sizes), CHARACTER * max(map(cell_len, texts))) + 16
     columns = max(int(PAGE_WIDTH / cell_width), 1)
     row_height, top = sizes[0][1] + 30, 34 if title else 10
-    parts = [_text(10, 22, title, "now")] if title else []
+    parts: list[Content] = [_text(10, 22, title, "now")] if title else []
     for token, text in enumerate(texts):
         left, upper = 10 + token % columns * cell_width, top + token // columns * row_height
         parts.append(_text(left, upper + 11, text))
@@ -73,7 +73,7 @@ def animation(panels: AttentionPanels, title: str = "") -> Html:
     scale = min(PANEL_HEIGHTS[1] / panels.picture.shape[0], (PAGE_WIDTH - 20) / (end - start))
     width, height = _size(panels, 0, scale)
     page_width, top = max(width + 20, 320), 34 if title else 10
-    parts = [_text(10, 22, title, "now")] if title else []
+    parts: list[Content] = [_text(10, 22, title, "now")] if title else []
     parts += _image((start, end), (10, top), (width, height), key)
     x, y = 10.0, top + height + 24
     for token, label in enumerate(panels.labels):

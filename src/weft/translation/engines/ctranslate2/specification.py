@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from weft.attention.relative_positions import AlibiBias, T5Bias
+from weft.models.layers import Embedding
 from weft.models.positions import Learned, Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerEncoder, TransformerLayer, TransformerStack
@@ -52,6 +53,7 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None =
 
     with torch.no_grad():
         encoder, decoder = transformer_stacks(model)
+        source_VE = cast(Embedding, model.source_embedding).weight_VE
         alignment = cast(TransformerDecoder, model.decoder).alignment
         [(alignment_layer, heads)] = alignment.items()  # heads of several layers: `unsupported_model`
         spec = specs.TransformerSpec(
@@ -62,14 +64,14 @@ def make_spec(model: Seq2Seq, *, positions: int = POSITIONS, start: int | None =
                 alignment_heads=len(heads) if heads else decoder.settings.heads,
             ),
         )
-        _fill_embeddings(spec.encoder, spec.encoder.embeddings[0], encoder, model.source_embedding.weight_VE)
+        _fill_embeddings(spec.encoder, spec.encoder.embeddings[0], encoder, source_VE)
         _fill_embeddings(spec.decoder, spec.decoder.embeddings, decoder, model.target_embedding.weight_VE)
         _fill_stack(spec.encoder, encoder, positions)
         _fill_stack(spec.decoder, decoder, positions)
         if heads:
             _put_first(spec.decoder.layer[alignment_layer].attention, decoder.layers[alignment_layer], heads)
         _fill_output(spec.decoder.projection, model)
-    spec.register_source_vocabulary(token_names(len(model.source_embedding.weight_VE)))
+    spec.register_source_vocabulary(token_names(len(source_VE)))
     spec.register_target_vocabulary(token_names(len(model.target_embedding.weight_VE)))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
         SPECIALS[UNKNOWN],
