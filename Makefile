@@ -101,8 +101,9 @@ notebooks: .venv/installed    ## write the chapters of the course as notebooks: 
 slides: .venv/installed       ## write the chapters of the course as slides: build/slides
 	$(BIN)/python tools/course.py slides build/slides
 
-diagrams: .venv/installed     ## draw the diagrams of the course: docs/images/diagrams
+diagrams: .venv/installed     ## draw the diagrams of the course and the sheets of pictures: docs/images/diagrams, docs/images/pictures
 	$(BIN)/python tools/diagrams.py
+	$(BIN)/python tools/picture_sheets.py
 
 course: .venv/installed       ## run the course: store what its code prints, and draw its pictures (it trains three models)
 	$(BIN)/python tools/course.py run

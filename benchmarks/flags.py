@@ -106,12 +106,12 @@ DAMAGE: dict[str, Damage] = {
 }
 
 
-def measure(path: Path, limit: int, device: str) -> None:
+def measure(path: Path, limit: int, device: str, seed: int) -> None:
     run = weft.load(path, device=device, engine="torch")
     run.recipe = run.recipe.accepting_new_data()
     assert run.confidence is not None, f"{path}: calibrate it first: weft calibrate {path}"
     sources = find_scorable_items(run, None, grouping="each", split="test").items.sources
-    sources = Random(1).sample(sources, min(limit, len(sources)))
+    sources = Random(seed).sample(sources, min(limit, len(sources)))
     start = time.process_time()
     clean = _outputs(run, sources)
     middle = time.process_time()
@@ -133,10 +133,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--limit", type=int, default=500, help="test sources, a random sample")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     for path in arguments.runs:
-        measure(path, arguments.limit, arguments.device)
+        measure(path, arguments.limit, arguments.device, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ LONG_FILES = {
 MIN_FILE_LINES = 40
 SHORT_FILES = {
     "__main__.py": "what `python -m weft` runs",
+    "apps/texts/formats/plain.py": "a format has a file",
     "apps/labs/graph_paths.py": "a lab has at most 150 lines, and its file is full",
     "attention/initialization.py": "how all modules of attention/ and models/ are initialized",
     "evaluation/sacrebleu_metrics.py": "shared by the metrics, which fill their file, and by their statistics",

@@ -173,21 +173,21 @@ def attention() -> Diagram:
     """One step of a decoder with attention."""
     diagram = Diagram(720, 330, "One step of attention: scores, weights, context")
     words = ("he", "hit", "me", "with")
-    diagram.box(620, 255, "s_t", width=60, kind="main")
+    query = diagram.box(620, 255, "sₜ", width=60, kind="main")
     total = diagram.box(250, 45, "context  Σ α h", width=150, kind="main")
     for index, word in enumerate(words):
         x = 70 + 120 * index
         state = diagram.box(x, 255, f"h{'₁₂₃₄'[index]}", width=60)
-        score = diagram.box(x, 180, f"s_t · h{'₁₂₃₄'[index]}", width=84)
+        score = diagram.box(x, 180, f"sₜ · h{'₁₂₃₄'[index]}", width=84)
         weight = diagram.box(x, 110, f"α{'₁₂₃₄'[index]}", width=50)
         diagram.text(x, 315, word)
         diagram.arrow((x, 298), state.bottom)
         diagram.arrow(state.top, score.bottom)
         diagram.arrow(score.top, weight.bottom)
         diagram.arrow(weight.top, (total.x + 30 * (index - 1.5), 62))
-    diagram.arrow((620, 238), (620, 180), (474, 180))
+        diagram.arrow((query.x, 238), (query.x, 217), (x + 28, 217), (x + 28, 197))
     diagram.note(545, 114, "softmax: sum 1")
-    joined = diagram.box(620, 45, "[context ; s_t]", width=130)
+    joined = diagram.box(620, 45, "[context ; sₜ]", width=130)
     diagram.arrow(total.right, joined.left)
     diagram.arrow((640, 238), (640, 62))
     diagram.note(620, 290, "query")
@@ -226,13 +226,13 @@ def transformer() -> Diagram:
     _column(diagram, 525, 500, parts, "target words, one to the right")
     diagram.arrow((165, 243), (165, 200), (340, 200), (340, 318), (440, 318))
     diagram.note(262, 192, "keys, values")
-    final = diagram.box(525, 50, "softmax(x W_out): p(next word)", width=250, kind="main")
+    final = diagram.box(525, 50, "linear, softmax: p(next word)", width=250, kind="main")
     diagram.arrow((525, 133), final.bottom)
     return diagram
 
 
 def _column(diagram: Diagram, x: float, start: float, parts: tuple[str, ...], words: str) -> None:
-    """Embeddings below, the parts of a layer above each other."""
+    """Embeddings below, the parts of a layer above each other, and the residual connections around them."""
     diagram.text(x, start + 50, words)
     below = diagram.box(x, start, "embedding + position", width=170)
     diagram.arrow((x, start + 36), below.bottom)
@@ -241,6 +241,9 @@ def _column(diagram: Diagram, x: float, start: float, parts: tuple[str, ...], wo
         height = start - 75 - 55 * index
         box = diagram.box(x, height, part, width=170, height=34, kind=kind)
         diagram.arrow(below.top, box.bottom)
+        if part == "add & norm":  # x + sublayer(x): the input of the part below comes past it
+            fork, side = below.y + below.height / 2 + 10, x + 103
+            diagram.arrow((x, fork), (side, fork), (side, height), box.right)
         below = box
 
 

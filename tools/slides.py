@@ -18,6 +18,8 @@ from equations import with_mathml
 
 FULL = 13.0
 """Lines of text that a slide holds."""
+LETTERS, CODE_HEIGHT = 17, 480.0
+"""Pixels of the letters of code, at most, and of the height of a block of code that fills a slide."""
 ANSWER = re.compile(r"^<details markdown>.*?^</details>\n", flags=re.M | re.S)
 SENTENCE = re.compile(r"(?<=[.?!])\**\s+(?=[A-Z*$`\"(])")
 STYLE = """
@@ -36,11 +38,12 @@ section::after { content: attr(data-chapter) " · " counter(slide); position: ab
   font-size: 14px; color: var(--faint); }
 h1 { font-size: 54px; margin: 0 0 0.4em; } h2 { font-size: 34px; margin: 0 0 0.5em; color: #2b6cb0; }
 li { margin: 0.25em 0; } pre { background: var(--code); padding: 0.6em 0.9em; border-radius: 6px; overflow-x: auto;
-  font-size: 17px; line-height: 1.3; margin: 0.4em 0; } pre.long { font-size: 13px; }
+  font-size: 17px; line-height: 1.3; margin: 0.4em 0; white-space: pre-wrap; }
 code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; } li code, td code { font-size: 0.85em; }
 table { border-collapse: collapse; font-size: 20px; }
 td, th { border-bottom: 1px solid var(--line); padding: 0.25em 0.7em; }
-img { max-width: 100%; max-height: 68vh; background: #fff; border-radius: 6px; align-self: center; }
+p:has(> img) { margin: 0; text-align: center; }
+img { height: 66vh; max-width: 100%; object-fit: contain; background: #fff; border-radius: 6px; }
 .equation { margin: 0.4em 0; } div.equation { display: flex; flex-wrap: wrap; gap: 0 2.5em; }
 @media print {
   :root { --ink: #1f2933; --page: #fff; --faint: #52606d; --code: #f4f6f8; --line: #d9dee5; }
@@ -92,7 +95,7 @@ def _elements(text: str) -> Iterator[Element]:
     for block in notebook.blocks(text):
         if block.language:
             count = block.text.count("\n")
-            lines = 2.5 if block.language == "math" else 0.5 + count * (0.5 if count > 18 else 0.7)
+            lines = 3.0 if block.language == "math" else 0.5 + count * (0.5 if count > 18 else 0.7)
             yield Element(f"```{block.language}\n{block.text}```", min(lines, FULL))
             continue
         for paragraph in re.split(r"\n\s*\n", block.text.strip()):
@@ -126,7 +129,7 @@ def _bullet(text: str) -> Element:
 
 
 def _html(heading: str, content: list[Element], folder: Path) -> str:
-    """A slide. A long block of code has smaller letters."""
+    """A slide."""
     parts = [heading]
     for element in content:
         parts.append(f"- {element.source}" if element.is_bullet else f"\n{element.source}\n")
@@ -134,7 +137,13 @@ def _html(heading: str, content: list[Element], folder: Path) -> str:
     page = re.sub(r"\]\((?!data:)[^)\s]*\)", lambda match: "](#)", page)  # slides stand alone
     html = markdown.markdown(page, extensions=["fenced_code", "tables", "md_in_html", "sane_lists"])
     html = re.sub(r'<a href="#">(.*?)</a>', r"\1", html, flags=re.S)
-    return re.sub(r"<pre>(?=(?:(?!</pre>).)*?(?:\n(?:(?!</pre>)[^\n])*){19})", '<pre class="long">', html, flags=re.S)
+    return re.sub(r"<pre>(?=(.*?)</pre>)", _sized, html, flags=re.S)
+
+
+def _sized(match: re.Match[str]) -> str:
+    """A block of code in letters as large as its lines allow."""
+    size = min(LETTERS, CODE_HEIGHT / (1.3 * match[1].count("\n")))
+    return "<pre>" if size == LETTERS else f'<pre style="font-size: {size:.0f}px">'
 
 
 def _inside(match: re.Match[str], folder: Path) -> str:

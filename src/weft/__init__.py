@@ -21,7 +21,8 @@ Functions
     load(folder)                 a trained run, as a Translator
     evaluate(run, pairs)         metrics of a run, as an Evaluation
     calibrate(run)               fit how likely its outputs are right: Translation.confidence
-    translate_text(run, text)    a text of several sentences and paragraphs, in the same layout
+    translate_text(run, text)    a text of several sentences and paragraphs, or a document, in the same layout
+    translate_file(run, file, out)   a document: HTML, XML, XLIFF, Markdown, subtitles, gettext, JSON
     distill(run, out=folder)     train a student on what a run, or an ensemble of runs, knows; an iterator of events
     back_translate(run, file, out)   training pairs from monolingual targets and a run of the reverse direction
     tune(recipe, folder)         train variants of a recipe, also for pairs, and keep the best; an iterator of events
@@ -63,6 +64,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.apps import labs, probes
     from weft.apps.reporting.report import RunReport, report
+    from weft.apps.texts.files import translate_file, translate_text
     from weft.apps.tuning.tune import tune
     from weft.data.pairs import Pair
     from weft.errors import WeftError
@@ -76,7 +78,6 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe, load_recipe, make_recipe
     from weft.translation.load import load
     from weft.translation.results import Translation
-    from weft.translation.texts import translate_text
     from weft.translation.translator import Translator
 
 __version__ = "0.1.0"
@@ -104,6 +105,7 @@ __all__ = [
     "recommend",
     "report",
     "train",
+    "translate_file",
     "translate_text",
     "tune",
 ]
@@ -112,7 +114,8 @@ _MODULES = {
     "load": "weft.translation.load",
     "Translator": "weft.translation.translator",
     "Translation": "weft.translation.results",
-    "translate_text": "weft.translation.texts",
+    "translate_text": "weft.apps.texts.files",
+    "translate_file": "weft.apps.texts.files",
     "train": "weft.pairs.train",
     "distill": "weft.pairs.distillation.distill",
     "back_translate": "weft.pairs.distillation.back_translation",

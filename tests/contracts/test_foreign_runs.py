@@ -404,3 +404,34 @@ def test_links_are_not_followed(foreign, canaries, tmp_path) -> None:
         shared_files(foreign)
     page = weft.report(foreign, [("a b", "b a")] * 9).to_html()
     assert SECRET not in page
+
+
+CONTENTS = {"text": f"{SECRET}: 1\n", "JSON": f'{{"{SECRET}": "{SECRET}", "kind": "{SECRET}"}}\n'}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer.json",
+        "lengths.json",
+        "model.safetensors",
+        "confidence.json",
+        "data_files.json",
+        "log.jsonl",
+    ],
+)
+def test_no_message_quotes_a_file_that_a_link_leads_to(name, content, own_run, tmp_path, typed) -> None:
+    """A file of the run is a link to one of the user: whether the run loads or not, nothing of that file is shown.
+
+    Of a recipe, messages name unknown settings.
+    """
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    (tmp_path / "private").write_text(CONTENTS[content], "utf-8")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(tmp_path / "private")
+    (tmp_path / "in.tsv").write_text("a b\tb a\n", "utf-8")
+    for arguments in (["translate", "foreign", "in.tsv"], ["evaluate", "foreign", "in.tsv"], ["runs", "foreign"]):
+        _, stdout, stderr = typed(*arguments)
+        assert SECRET not in stdout + stderr, stderr

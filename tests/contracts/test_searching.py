@@ -25,7 +25,6 @@ from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import make_recipe
 from weft.search.beam import BeamOptions, beam_search
-from weft.search.constrained_beam import constrained_beam_search
 from weft.search.exact import ExactOptions, exhaustive_search
 from weft.search.interface import SearchRequest
 from weft.search.ranking import MIN_COVERAGE, Ranking
@@ -259,6 +258,7 @@ def test_outputs_contain_the_required_phrases(case: str) -> None:
     required = ["d e", "a"]
     found = everything(run.translate(LINES, kind="beam", size=4, n_best=2, required=required, max_length=8))
     check_scores(run, found, Ranking())
+    found += run.translate(LINES, kind="greedy", required=required, max_length=8)
     for one in found:
         if one.ended == "end":
             assert all(contains(one.ids, run.tokenizers.target.encode(phrase)) for phrase in required)
@@ -370,7 +370,7 @@ def test_the_coverage_of_every_source_token_counts(case: str) -> None:
     searches = [
         greedy_search(model, request, ranking),
         beam_search(model, several, BeamOptions(size=3, ranking=ranking)),
-        constrained_beam_search(model, replace(several, required=[[[5]], []]), BeamOptions(size=3, ranking=ranking)),
+        beam_search(model, replace(several, required=[[[[5]]], []]), BeamOptions(size=3, ranking=ranking)),
         exhaustive_search(model, replace(several, max_lengths=[2, 2]), ExactOptions(ranking)),
     ]
     for found in searches:

@@ -31,6 +31,7 @@ MODELS: dict[str, dict[str, str]] = {
     "README.md": {"opus-mt-en-de": "OPUS-MT", "runs/try": "run"},
     "chatbot.md": {},
     "confidence.md": {"runs/mine": "run"},
+    "texts.md": {"runs/try": "run"},
     "data.md": {f"runs/{name}": "run" for name in ("summarization", "retrosynthesis", "correction")},
     "distillation.md": {"runs/teacher": "run", "runs/seed-1": "run", "runs/seed-2": "run"},
     "decoding.md": {"runs/try": "run", "runs/nllb": "run of NLLB"},
@@ -53,6 +54,7 @@ MODELS: dict[str, dict[str, str]] = {
     "labs.md": {},
     "own-pairs.md": {},
     "performance.md": {},
+    "pictures-as-sources.md": {},
     "probes.md": {"runs/try": "run"},
     "reports.md": {"runs/mine": "run"},
     "serving.md": {

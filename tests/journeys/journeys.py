@@ -33,6 +33,12 @@ HELD_OUT = {"valid": 0.1, "test": 0.06}
 PAIR_COUNTS = (PAIRS, 10_000, 1_000_000)
 """Numbers of pairs at which the automatic choice is asked: on each side of its thresholds."""
 
+PICTURES: dict[str, Any] = {
+    "tokenizer": {"kind": "picture", "target_kind": "character", "joint": False},
+    "model": {"stem": {"kind": "columns"}},
+}
+"""Settings for sources that are pictures of lines."""
+
 
 class Journey(NamedTuple):
     """What a user trains, and the settings that keep it small."""
@@ -76,6 +82,8 @@ def sizes_of(recipe: Recipe) -> list[str]:
     most = {"steps": 24, "batch_tokens": 300, "warmup": 8, "valid_sentences": 10, "average": 2}
     changes |= {f"training.{name}": min(getattr(training, name), limit) for name, limit in most.items()}
     changes |= {f"training.{name}": 8 for name in ("validate_every", "save_every") if getattr(training, name)}
+    if recipe.tokenizer.reads_arrays:
+        changes["training.batch_tokens"] = 20_000  # bytes of pictures
     changes |= {"training.log_every": 1, "tokenizer.size": min(recipe.tokenizer.size, 160), "search.max_nodes": 200}
     if isinstance(recipe.data.train, str) and recipe.data.train in TASKS:
         changes |= {"data.train_size": 150, "data.valid_size": 20, "data.test_size": 12}
@@ -89,8 +97,9 @@ def recipe_journeys() -> list[Journey]:
 
 
 def _task_journeys() -> Iterator[Journey]:
-    for name in TASKS:
-        recipe = make_recipe({"name": name, "data": {"train": name}, "tokenizer": {"kind": "word"}})
+    for name, task in TASKS.items():
+        settings = {"tokenizer": {"kind": "word"}} if task.draw is None else PICTURES
+        recipe = make_recipe({"name": name, "data": {"train": name}, **settings})
         yield Journey(f"task-{name}", "task.toml", sizes_of(recipe), recipe)
 
 

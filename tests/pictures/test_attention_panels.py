@@ -1,5 +1,6 @@
 import io
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,7 +8,15 @@ from rich.console import Console
 
 from weft.data.arrays.pictures import read_picture
 from weft.errors import DataError
-from weft.pictures.attention_panels import LONGEST, MAX_PANELS, AttentionPanels, draw_panels, terminal_panels
+from weft.pictures.attention_panels import (
+    LONGEST,
+    MAX_PANELS,
+    AttentionPanels,
+    draw_panels,
+    panels_of,
+    terminal_panels,
+)
+from weft.recipe.stem import StemSettings
 
 RANDOM = np.random.default_rng(5)
 LINE = AttentionPanels(RANDOM.integers(0, 256, (24, 35), np.uint8), ["4", "</s>"], RANDOM.random((2, 9)), (24, 4))
@@ -130,3 +139,37 @@ def test_files_that_cannot_be_written(tmp_path):
         draw_panels(LINE, tmp_path / "a.gif")
     with pytest.raises(DataError, match=r"a\.svg: cannot be written: No such file or directory$"):
         draw_panels(LINE, tmp_path / "none" / "a.svg")
+
+
+def run_of(stem, array):
+    """As much of a run as the panels of a translation need."""
+    tokenizer = SimpleNamespace(read=lambda name: array)
+    settings = SimpleNamespace(
+        model=SimpleNamespace(stem=stem), tokenizer=SimpleNamespace(reads_arrays=stem.kind != "none")
+    )
+    return SimpleNamespace(recipe=settings, tokenizers=SimpleNamespace(source=tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "cells", "strides"),
+    [
+        ("columns", np.zeros((24, 35, 1), np.uint8), (1, 9), (24, 4)),
+        ("grid", np.zeros((31, 47, 3), np.uint8), (4, 6), (8, 8)),
+        ("frames", RANDOM.random((37, 5)), (1, 10), (5, 4)),
+    ],
+)
+def test_panels_of_a_translation(kind, array, cells, strides):
+    """The cells are those of the stem: three stages, each of which divides the sides by its strides, rounded up."""
+    weights_TS = RANDOM.random((2, cells[0] * cells[1]))
+    translation = SimpleNamespace(source="a.png", tokens=["1", "2"], attention=weights_TS)
+    panels = panels_of(run_of(StemSettings(kind=kind), array), translation)
+    assert panels.strides == strides and panels.weights_THW.shape == (2, *cells)
+    assert np.array_equal(panels.weights_THW.reshape(2, -1), weights_TS)
+    assert panels.picture.shape[:2] == (array.shape[:2] if kind != "frames" else array.shape[::-1])
+
+
+def test_texts_have_no_panels():
+    translation = SimpleNamespace(source="a", tokens=["1"], attention=np.ones((1, 1)))
+    assert panels_of(run_of(StemSettings(), None), translation) is None
+    translation = SimpleNamespace(source="a.png", tokens=["1"], attention=None)
+    assert panels_of(run_of(StemSettings(kind="grid"), np.zeros((2, 2, 1), np.uint8)), translation) is None

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import ctc as oracle
-from weft.search.ctc import CTCMemory, CTCPrefixModel, best_path, collapse, joint_scores, prefix_beam_search
+from weft.models.ctc import CTCMemory, CTCPrefixModel, joint_scores
+from weft.search.ctc import best_path, collapse, prefix_beam_search
 from weft.search.exact import ExactOptions, exact_search
 from weft.search.interface import SearchRequest
 from weft.search.ranking import Ranking

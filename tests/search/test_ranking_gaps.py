@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.search_requests import beam, constrained_beam, draw, exact, exhaustive, greedy
+from fixtures.search_requests import beam, draw, exact, exhaustive, greedy
 from fixtures.table_model import END, Table, TableMemory, script, table
 from weft.models.layers import log_entmax15
 from weft.search.constraints import BannedPhrases, NoRepeatNgrams, RepetitionPenalty
@@ -141,7 +141,7 @@ def test_searches_that_cannot_tell() -> None:
     memory = table(2, VOCABULARY, seed=1)
     found = [
         *beam(Table(), memory, [4, 4], size=4, groups=2),
-        *constrained_beam(Table(), memory, [4, 4], size=3, required=[[[3]], []]),
+        *beam(Table(), memory, [4, 4], size=3, required=[[[[3]]], [[[4]]]]),
         *draw(Table(), memory, [4, 4], Sampler(), n_best=3),
     ]
     assert {one.gap for hypotheses in found for one in hypotheses} == {None}

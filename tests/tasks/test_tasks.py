@@ -10,21 +10,23 @@ import pytest
 from weft.data.arrays.files import ArrayFiles
 from weft.data.pairs import Pair
 from weft.errors import DataError, RecipeError
+from weft.recipe.choices import DRAWINGS, resolve
 from weft.recipe.files import BUILT_IN_CORPORA
-from weft.tasks import PICTURE_TASKS, SPLITS, TASKS, Task, generate, split_of, write_pictures
+from weft.tasks import SPLITS, TASKS, Task, generate, split_of, write_pictures
 from weft.text.words import words
 
-every_task = pytest.mark.parametrize("name", TASKS | PICTURE_TASKS)
+every_task = pytest.mark.parametrize("name", TASKS)
 
 
 def test_the_table():
     assert (
         tuple(TASKS)
         == BUILT_IN_CORPORA
-        == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees")
+        == ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees", "drawn-digits")
     )
-    assert not TASKS.keys() & PICTURE_TASKS.keys()
-    for name, task in (TASKS | PICTURE_TASKS).items():
+    drawings = {name: task.draw for name, task in TASKS.items() if task.draw is not None}
+    assert drawings == {name: resolve(DRAWINGS, name) for name in DRAWINGS}
+    for name, task in TASKS.items():
         assert task.name == name and "\n" not in task.summary
     assert TASKS["addition"].options == {"digits": 3}
 
@@ -188,13 +190,13 @@ def test_an_error_of_any_kind_is_one_line(monkeypatch):
         generate("grammar", "train", 1, options={"min_words": "many"})
 
 
-@pytest.mark.parametrize("name", PICTURE_TASKS)
+@pytest.mark.parametrize("name", DRAWINGS)
 def test_pictures_are_written_under_their_names(name, tmp_path):
     pairs = list(generate(name, "test", 3, seed=2))
     assert list(write_pictures(name, pairs, tmp_path)) == pairs
     with ArrayFiles(tmp_path) as files:
         for pair in pairs:
-            assert np.array_equal(files.read(pair.source)[:, :, 0], PICTURE_TASKS[name].draw(pair.source))
+            assert np.array_equal(files.read(pair.source)[:, :, 0], TASKS[name].draw(pair.source))
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file/digits: cannot be created: Not a directory"):
         write_pictures(name, pairs, tmp_path / "file" / "digits")

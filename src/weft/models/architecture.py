@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weft.attention.edits import AttentionRole
 
-Kind = Literal["seq2seq", "hard_attention", "prefix_lm", "language_model", "ensemble", "unknown"]
+Kind = Literal["seq2seq", "hard_attention", "prefix_lm", "language_model", "ctc", "ensemble", "unknown"]
 Family = Literal["recurrent", "transformer", "unknown"]
 
 
@@ -78,6 +78,8 @@ class Architecture:
     source_columns: int = 1
     copies: bool = False
     """Whether it copies tokens of its source."""
+    has_ctc: bool = False
+    """Whether its encoder has a CTC output layer."""
     edited: bool = False
     """Whether its attention is edited."""
     subclassed: bool = False
@@ -99,8 +101,8 @@ class Architecture:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model is one of weft's classes itself, and neither copies nor is edited."""
-        return self.kind != "unknown" and not (self.copies or self.edited or self.subclassed)
+        """Whether the model is one of weft's classes itself, neither copies nor is edited, and has no CTC."""
+        return self.kind != "unknown" and not (self.copies or self.has_ctc or self.edited or self.subclassed)
 
     @property
     def is_transformer(self) -> bool:
@@ -115,7 +117,7 @@ class Architecture:
     @property
     def fixed_shapes(self) -> bool:
         """Whether no shape in training depends on the lengths of a batch, if its layouts are `FixedLayout`."""
-        if self.reads_arrays or self.edited or self.members:
+        if self.reads_arrays or self.has_ctc or self.edited or self.members:
             return False
         return bool(self.stacks) and all(stack.fixed_shapes for stack in self.stacks)
 

@@ -27,6 +27,7 @@ from weft.runtime.devices import device_memory, gigabytes
 
 if TYPE_CHECKING:
     from weft.models.copying import CopyingSeq2Seq
+    from weft.models.ctc import CTCModel
     from weft.models.hard_attention import HardAttentionSeq2Seq
     from weft.models.language_model import RecurrentLanguageModel
     from weft.models.prefix_lm import PrefixLM
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from weft.models.stems import Stem
     from weft.models.transformer_decoder import TransformerDecoder
 
-    AnyModel = Seq2Seq | CopyingSeq2Seq | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
+    AnyModel = Seq2Seq | CopyingSeq2Seq | CTCModel | HardAttentionSeq2Seq | RecurrentLanguageModel | PrefixLM
 
 FLOAT_BYTES = 4
 OPTIMIZER_VALUES = {"adamw": 2, "adam": 2, "sgd": 1}
@@ -48,7 +49,7 @@ def parameter_shapes(settings: ModelSettings, *, source_size: int, target_size: 
 
 
 def build_on_meta(
-    settings: ModelSettings, *, source_size: int, target_size: int, loss: str = "cross_entropy"
+    settings: ModelSettings, *, source_size: int, target_size: int, loss: str = "cross_entropy", ctc: bool = False
 ) -> AnyModel:
     """A model on the meta device: its parameters and buffers have shapes and no memory.
 
@@ -56,7 +57,7 @@ def build_on_meta(
     """
     try:
         with torch.device("meta"):
-            return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss))
+            return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss), ctc=ctc)
     except RuntimeError as error:
         if "overflow" not in str(error):  # of the 64 bits in which torch counts bytes
             raise
@@ -78,18 +79,23 @@ def build_model(
     source_size: int,
     target_size: int,
     loss: str = "cross_entropy",
+    ctc: bool = False,
     seed: int = 1,
 ) -> AnyModel:
     """A model with fresh weights, which depend on the seed alone; sizes are those of the vocabularies.
 
-    ``loss``: the recipe's training.loss, which decides on the output layer.
+    ``loss``: the recipe's training.loss, which decides on the output layer; ``ctc``: whether the encoder has one, too.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss))
+        return _construct(settings, source_size, target_size, resolve(OUTPUTS, loss), ctc=ctc)
 
 
-def _construct(settings: ModelSettings, source_size: int, target_size: int, output: type[Output]) -> AnyModel:
+def _construct(
+    settings: ModelSettings, source_size: int, target_size: int, output: type[Output], *, ctc: bool
+) -> AnyModel:
+    if settings.kind == "ctc":
+        return _ctc(settings, source_size, target_size)
     if settings.kind == "prefix_lm":
         return _prefix_lm(settings, source_size, target_size, output)
     if settings.kind == "language_model" and isinstance(settings.decoder, TransformerSettings):
@@ -100,7 +106,7 @@ def _construct(settings: ModelSettings, source_size: int, target_size: int, outp
         return RecurrentLanguageModel(settings, vocabulary=target_size, output_class=output)
     if settings.attention.hard != "none":
         return _hard_attention(settings, source_size, target_size)
-    network = _seq2seq(settings, source_size, target_size, output)
+    network = _seq2seq(settings, source_size, target_size, output, ctc=ctc)
     if not settings.copies:
         return network
     from weft.models.copying import CopyingSeq2Seq
@@ -146,7 +152,19 @@ def _state_size(settings: ModelSettings) -> int:
     return settings.embedding if settings.ties_output else settings.decoder.hidden
 
 
-def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output: type[Output]) -> Seq2Seq:
+def _ctc(settings: ModelSettings, source_size: int, target_size: int) -> CTCModel:
+    from weft.models.ctc import CTCModel
+
+    return CTCModel(
+        source_embedding=_embeddings(settings, source_size, target_size)[0],
+        encoder=make_encoder(settings),
+        output=Output(target_size, settings.encoder.hidden),
+    )
+
+
+def _seq2seq(
+    settings: ModelSettings, source_size: int, target_size: int, output: type[Output], *, ctc: bool
+) -> Seq2Seq:
     source_embedding, target_embedding = _embeddings(settings, source_size, target_size)
     size = _state_size(settings)
     encoder = make_encoder(settings)
@@ -162,13 +180,18 @@ def _seq2seq(settings: ModelSettings, source_size: int, target_size: int, output
         from weft.models.recurrent_decoder import RecurrentDecoder
 
         decoder = RecurrentDecoder(settings, size=size)
-    return Seq2Seq(
-        source_embedding=source_embedding,
-        target_embedding=target_embedding,
-        encoder=encoder,
-        decoder=decoder,
-        output=output(target_size, size, target_embedding if settings.ties_output else None),
-    )
+    parts = {
+        "source_embedding": source_embedding,
+        "target_embedding": target_embedding,
+        "encoder": encoder,
+        "decoder": decoder,
+        "output": output(target_size, size, target_embedding if settings.ties_output else None),
+    }
+    if ctc:
+        from weft.models.ctc import CTCSeq2Seq
+
+        return CTCSeq2Seq(**parts, ctc_output=Output(target_size, settings.encoder.hidden))
+    return Seq2Seq(**parts)
 
 
 def _hard_attention(settings: ModelSettings, source_size: int, target_size: int) -> HardAttentionSeq2Seq:
@@ -294,7 +317,7 @@ def largest_setting(recipe: Recipe) -> str:
         (model.attention.size / 512, f"model.attention.size = {model.attention.size}"),
     ]
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        if side == "encoder" and model.kind != "seq2seq":
+        if model.kind != "seq2seq" and side != ("encoder" if model.kind == "ctc" else "decoder"):
             continue
         names = ["layers", "hidden"]
         if not isinstance(stack, RecurrentSettings):

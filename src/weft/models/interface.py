@@ -10,7 +10,7 @@ tensor of ``memory`` is the source sentence, that of ``state`` the hypothesis. T
 adjacent, so R is a multiple of B. `forward` and repeated `step` must give the same logits.
 
 A model may have more, which callers detect with ``isinstance``: `HasOutputLayer`, `HasTargetLogProbabilities`,
-`HasCopyProbabilities`, `HasMaxTargetLength` and `ReadsPrompts`. Its parts are described by its
+`HasCopyProbabilities`, `HasCTC`, `HasMaxTargetLength` and `ReadsPrompts`. Its parts are described by its
 `weft.models.architecture.Architecture`.
 """
 
@@ -91,6 +91,15 @@ class TargetLogProbabilities(NamedTuple):
     """Computes log p(v) of all tokens (N, V) in the same pass, for training.consistency; −∞ where a token has none."""
 
 
+class CTCPass(NamedTuple):
+    """The result of `HasCTC.ctc_pass`."""
+
+    logits: Ragged
+    """Logits (N, V) of labels and blank at every state of the encoder."""
+    decoded: HiddenStates | None
+    """The decoder's states under teacher forcing; None without a decoder."""
+
+
 class Model(Protocol):
     """The interface of every model: these four methods, as methods of a `torch.nn.Module`."""
 
@@ -151,6 +160,14 @@ class HasTargetLogProbabilities(Protocol):
         return_attention: ReturnAttention = False,
     ) -> TargetLogProbabilities:
         """log p(y_t) under teacher forcing, with gradient; with ``smoothing`` > 0 also the mean of log p(v)."""
+
+
+@runtime_checkable
+class HasCTC(Protocol):
+    """A model whose encoder has a CTC output layer."""
+
+    def ctc_pass(self, source: Ragged, inputs: Ragged) -> CTCPass:
+        """One pass through the encoder and, if there is one, the decoder."""
 
 
 class CopyProbabilities(NamedTuple):

@@ -10,6 +10,7 @@ A panel of a long line shows the part of the picture around the middle of the at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,11 +26,14 @@ from weft.errors import DataError
 from weft.files import replacing
 from weft.pictures.labels import caption, one_line, shorten, visible
 from weft.pictures.picture import FORMATS, FRAME, Page, write_picture
-from weft.pictures.pixels import as_rgb, fit, half_blocks, resized, shades, tinted
+from weft.pictures.pixels import as_rgb, fit, frames_picture, half_blocks, resized, shades, tinted
 from weft.pictures.terminal import Shading, ascii_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from weft.translation.results import Translation
+    from weft.translation.translator import Translator
 
 TEXT_FORMATS = ("svg", "html")
 MAX_PANELS = 150
@@ -112,6 +116,21 @@ class AttentionPanels:
         middle = (np.arange(len(weights_W)) + 0.5) @ weights_W / (weights_W.sum() or 1.0) * self.strides[1]
         start = int(min(max(middle - longest / 2, 0), width - longest))
         return start, start + longest
+
+
+def panels_of(run: Translator, translation: Translation) -> AttentionPanels | None:
+    """The attention of a translation on its source; None if the source is a text, or there is no attention."""
+    stem, tokenizer = run.recipe.model.stem, run.tokenizers.source
+    if not run.recipe.tokenizer.reads_arrays or translation.attention is None:
+        return None
+    array = tokenizer.read(translation.source)  # type: ignore[attr-defined]
+    down, across = (math.prod(strides) for strides in zip(*stem.stages, strict=True))
+    picture = frames_picture(array) if array.ndim == 2 else array
+    weights_TS = np.asarray(translation.attention, dtype=float)
+    rows, columns = stem.output_shape(*array.shape[:2])
+    if rows == 1:
+        return AttentionPanels(picture, translation.tokens, weights_TS, (picture.shape[0], across))
+    return AttentionPanels(picture, translation.tokens, weights_TS.reshape(-1, rows, columns), (down, across))
 
 
 def terminal_panels(panels: AttentionPanels, *, width: int | None = None) -> TerminalPanels:

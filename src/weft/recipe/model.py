@@ -203,8 +203,10 @@ class SourceSettings(Settings):
 class ModelSettings(Settings):
     """[model]: the network."""
 
-    kind: Literal["seq2seq", "language_model", "prefix_lm"] = Field(
-        "seq2seq", description="encoder and decoder; decoder only; or one decoder stack for source and target"
+    kind: Literal["seq2seq", "language_model", "prefix_lm", "ctc"] = Field(
+        "seq2seq",
+        description="encoder and decoder; decoder only; one decoder stack for source and target; or encoder only, "
+        "trained by CTC: for targets in the order of their sources, and shorter",
     )
     embedding: Width = Field(256, description="embedding size")
     tie: Literal["none", "target", "inputs", "all"] = Field(
@@ -245,12 +247,14 @@ class ModelSettings(Settings):
     @property
     def recurs(self) -> bool:
         """Whether any stack is recurrent. The kind of the encoder matters only if the model has one."""
-        stacks = (self.encoder, self.decoder) if self.kind == "seq2seq" else (self.decoder,)
+        stacks = {"seq2seq": (self.encoder, self.decoder), "ctc": (self.encoder,)}.get(self.kind, (self.decoder,))
         return any(isinstance(stack, RecurrentSettings) for stack in stacks)
 
     @property
     def attends(self) -> bool:
         """Whether there is attention over the source or, in a language model, over the history."""
+        if self.kind == "ctc":
+            return False
         return isinstance(self.decoder, TransformerSettings) or self.attention.score != "none"
 
     @model_validator(mode="after")

@@ -165,6 +165,7 @@ class Recipe(Settings):
             yield "tokenizer.new_languages: there is no tokenizer to add languages to; start from a run (--from RUN)"
         yield from self._adapter_contradictions()
         yield from self._array_contradictions()
+        yield from self._ctc_contradictions()
         if self.training.metric != "loss" and not self.training.validate_every:
             yield "training.metric: a metric needs validations; set training.validate_every"
 
@@ -181,6 +182,26 @@ class Recipe(Settings):
             yield "training.freeze: with training.lora, only adapters are trained; leave it out"
         if self.training.shard != "none":
             yield f"training.shard: {self.training.shard!r} is not for adapters, which are small; set it to 'none'"
+
+    def _ctc_contradictions(self) -> Iterator[str]:
+        """A line for each setting that CTC excludes."""
+        training, alone = self.training, self.model.kind == "ctc"
+        if not (training.ctc or alone):
+            return
+        where = "model.kind: 'ctc'" if alone else f"training.ctc: {training.ctc:g}"
+        excluded = {
+            f"training.ctc = {training.ctc:g}": alone and training.ctc > 0,
+            f"model.kind = {self.model.kind!r}": not alone and self.model.kind != "seq2seq",
+            f"model.attention.hard = {self.model.attention.hard!r}": self.model.attention.hard != "none",
+            "model.copy = true": self.model.copies,
+            f"training.loss = {training.loss!r}": training.loss != "cross_entropy",
+            f"training.forcing = {training.forcing!r}": training.forcing != "teacher",
+            f"training.consistency = {training.consistency:g}": training.consistency > 0,
+            f"training.coverage_loss = {training.coverage_loss:g}": training.coverage_loss > 0,
+            f"training.distillation = {training.distillation:g}": training.distillation > 0,
+        }
+        for setting in (setting for setting, is_given in excluded.items() if is_given):
+            yield f"{where} does not go with {setting}"
 
     def _array_contradictions(self) -> Iterator[str]:
         """A line for each setting that does not fit a source that is an array, or not."""
@@ -202,7 +223,7 @@ class Recipe(Settings):
         if stem.inputs != tokenizer.channels:
             yield f"model.stem.inputs: {stem.inputs}, but tokenizer.channels = {tokenizer.channels}; make them agree"
         excluded = {
-            f"model.kind = {self.model.kind!r}": self.model.kind != "seq2seq",
+            f"model.kind = {self.model.kind!r}": self.model.kind not in ("seq2seq", "ctc"),
             "model.copy = true": self.model.copies,
             f"model.sources.count = {self.model.sources.count}": self.model.sources.count > 1,
             f"training.word_dropout = {self.training.word_dropout:g}": self.training.word_dropout > 0,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from weft.recipe.base import MAX_COUNT, Count, CountOrNone, Probability, Seed, Settings
+from weft.recipe.base import MAX_COUNT, Count, CountOrNone, Probability, Seed, Settings, Share
 from weft.recipe.choices import StrategyName, UtilityName
 
 
@@ -60,6 +60,9 @@ class SearchSettings(Settings):
         "power", description="rank by log p / length^α, log p / ((5 + length) / 6)^α, or log p"
     )
     length_penalty: float = Field(1.0, ge=0, description="the exponent α of the normalization")
+    ctc: Share = Field(
+        0.0, description="weight of the encoder's CTC probabilities beside the decoder's; needs training.ctc"
+    )
     coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens without attention")
     max_length: CountOrNone = Field(0, description="maximum output length in tokens; 0: max_ratio and max_extra apply")
     max_ratio: float | None = Field(
@@ -93,7 +96,7 @@ class SearchSettings(Settings):
     banned_ids: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]] = Field(
         [], description="the same as lists of token ids, such as [[1]] for the begin token"
     )
-    required: list[str] = Field([], description="beam: phrases that every output contains")
+    required: list[str] = Field([], description="beam, greedy: phrases that every output contains")
     no_repeat_ngram: CountOrNone = Field(0, description="length of n-grams that may not occur twice; 0: no such limit")
     repetition_penalty: float = Field(1.0, ge=1, description="factor on log p of a token that occurred before")
     no_loops: bool | None = Field(
@@ -127,8 +130,10 @@ class SearchSettings(Settings):
             raise ValueError(f"search.groups: a beam of {self.size} cannot be divided into {self.groups} equal groups")
         if self.max_length and self.min_length > self.max_length:
             raise ValueError(f"search.min_length: {self.min_length} is above search.max_length = {self.max_length}")
-        if self.required and self.kind != "beam":
-            raise ValueError(f"search.required: phrases are required of a beam, not of kind = '{self.kind}'")
+        if self.required and self.kind not in ("beam", "greedy"):
+            raise ValueError(
+                f"search.required: phrases are required of a beam or greedy search, not of kind = '{self.kind}'"
+            )
         for phrase in (*self.banned, *self.required):
             if not phrase.strip():
                 raise ValueError("search.banned, search.required: a phrase is empty")
@@ -137,6 +142,7 @@ class SearchSettings(Settings):
 
 _SAMPLING = frozenset({"temperature", "top_k", "top_p", "min_p", "typical", "seed"})
 SCOPES: dict[str, frozenset[str]] = {
+    "greedy": frozenset({"required"}),
     "beam": frozenset({"size", "stop", "finish", "groups", "diversity", "required"}),
     "sample": _SAMPLING,
     "mbr": _SAMPLING | {"samples", "utility"},

@@ -80,6 +80,10 @@ class TrainingSettings(Settings):
     coverage_loss: float = Field(
         0.0, ge=0, description="weight of the loss for attending again to what was attended to before"
     )
+    ctc: Share = Field(
+        0.0,
+        description="weight of the CTC loss of the encoder beside that of the decoder; 0: the encoder has no CTC layer",
+    )
     consistency: float = Field(
         0.0,
         ge=0,

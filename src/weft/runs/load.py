@@ -141,7 +141,7 @@ def _build_model(recipe: Recipe, tokenizers: Tokenizers, given: Shapes, *, where
 
     _check_layers(recipe, len(given), where=where)
     sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-    model = build_on_meta(recipe.model, **sizes, loss=recipe.training.loss)
+    model = build_on_meta(recipe.model, **sizes, loss=recipe.training.loss, ctc=recipe.training.ctc > 0)
     check_shapes(shapes_of(dict(model.named_parameters())), given, where=where)
     reset_buffers(model)
     return model
@@ -149,7 +149,8 @@ def _build_model(recipe: Recipe, tokenizers: Tokenizers, given: Shapes, *, where
 
 def _check_layers(recipe: Recipe, tensors: int, *, where: str) -> None:
     """Fail if a recipe has more layers than the file has tensors: computing their shapes would take forever."""
-    for side in ("encoder", "decoder") if recipe.model.kind == "seq2seq" else ("decoder",):
+    sides = {"seq2seq": ("encoder", "decoder"), "ctc": ("encoder",)}.get(recipe.model.kind, ("decoder",))
+    for side in sides:
         layers = getattr(recipe.model, side).layers
         if layers > tensors:
             raise CheckpointError(

@@ -15,10 +15,11 @@ limit come after all finished ones. A sentence is done at its length limit, or e
     steps      never
 
 So a beam of one is not greedy search: it sets an ending aside and continues only where ``finish`` > 1, and then can
-find a better one. A beam may be divided into ``groups`` (`weft.search.diverse_beam`).
+find a better one. A beam may be divided into ``groups`` (`weft.search.diverse_beam`). Sentences may have terms that
+their outputs contain (`weft.search.constrained_beam`).
 
 For every hypothesis that has ended the beam knows a bound on how much better any other output can be (`Hypothesis.gap`,
-see `weft.search.ranking`), unless it is divided into groups.
+see `weft.search.ranking`), unless it is divided into groups or has terms.
 
 Constraints, forced prefixes and minimum lengths change the *scores* that hypotheses are compared by; log p stays the
 model's.
@@ -74,6 +75,7 @@ from weft.tree import Tree, map_tree
 
 if TYPE_CHECKING:
     from weft.search.beam_trace import Candidates
+    from weft.search.required import TermProgress
 
 STOPS = ("finished", "outranked", "outranked_by_all", "provable", "steps")
 LARGE_BEAM = 64
@@ -91,6 +93,8 @@ class BeamOptions:
     """Hypotheses that are set aside before the search stops; 0: as many as the beam holds."""
     groups: int = 1
     diversity: float = 0.5
+    per_bank: int = 0
+    """Hypotheses with equally many tokens of required terms, at most; 0: as many as the beam holds."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -124,6 +128,8 @@ class BeamState(NamedTuple):
     """Scores of the n best finished hypotheses, best first, for stopping criteria that compare them."""
     coverage_BKS: Tensor | None
     """Attention weights summed over all steps, for a coverage penalty."""
+    progress: TermProgress | None
+    """How many of the required terms occurred, in rows of hypotheses; None: nothing is required."""
 
 
 class BeamRecord(NamedTuple):
@@ -202,6 +208,7 @@ class BeamStart(SearchStart):
             finished_BG=torch.zeros(sentences, self.options.groups, dtype=torch.int64, device=device),
             best_BN=torch.full((sentences, self.options.compared(self.n_best)), FORBIDDEN, device=device),
             coverage_BKS=coverage_BKS,
+            progress=None if inputs.limits.required is None else inputs.limits.required.start(size),
         )
 
 
@@ -237,7 +244,14 @@ class BeamStep:
             coverage_BK = self.options.ranking.beta * coverage_score(coverage_BKS, state.inputs.source_lengths_B)
 
         # The 2k best extensions: those that end are set aside, the others stay
-        chosen, candidates = self._choose(logits_RV, state)
+        progress = None
+        if state.limits.required is None:
+            chosen, candidates = self._choose(logits_RV, state)
+        else:
+            from weft.search.constrained_beam import choose_by_bank
+
+            candidates = None
+            chosen, progress = choose_by_bank(self, logits_RV, state)
         penalty_1 = self.options.ranking.penalties(state.length_1 + 1)
         ends_BK = chosen.ends_BK & ~state.done_B[:, None]
         end_ranking_BK = _rank(chosen.end_scores_BK, chosen.end_parents_BK, penalty_1, coverage_BK)
@@ -251,14 +265,18 @@ class BeamStep:
         if coverage_BKS is not None:
             coverage_BKS = coverage_BKS.flatten(0, 1).index_select(0, parents_R).view(coverage_BKS.shape)
         after = state.advance(model_state, parents_R, chosen.tokens_BK.flatten())._replace(
-            extra=BeamState(chosen.totals_BK, chosen.scores_BK, finished_BG, best_BN, coverage_BKS),
+            extra=BeamState(chosen.totals_BK, chosen.scores_BK, finished_BG, best_BN, coverage_BKS, progress),
             done_B=state.done_B | stopped_B,
         )
+        ranking_BK = _rank(chosen.scores_BK, chosen.parents_BK, penalty_1, coverage_BK)
+        if progress is not None:  # those with the most required tokens are what a length limit cuts off
+            met_BK = progress.met_R.masked_fill(chosen.scores_BK.isneginf(), -1)
+            ranking_BK = ranking_BK.masked_fill(met_BK < met_BK.amax(1, keepdim=True), FORBIDDEN)
         record = BeamRecord(
             parents_BK=chosen.parents_BK,
             tokens_BK=chosen.tokens_BK,
             totals_BK=chosen.totals_BK,
-            ranking_BK=_rank(chosen.scores_BK, chosen.parents_BK, penalty_1, coverage_BK),
+            ranking_BK=ranking_BK,
             ends_BK=ends_BK,
             end_parents_BK=chosen.end_parents_BK,
             end_totals_BK=chosen.end_totals_BK,
@@ -302,7 +320,8 @@ class BeamStep:
         options, best_BN = self.options, state.extra.best_BN
         max_lengths_B = state.limits.max_lengths_B
         stopped_B = (max_lengths_B <= state.length_1 + 1) | scores_BK.isneginf().all(1)
-        if options.stop in ("outranked", "outranked_by_all", "provable"):
+        terms = state.limits.required
+        if options.stop in ("outranked", "outranked_by_all", "provable") or terms is not None:
             best_BN = torch.cat([best_BN, end_ranking_BK], 1).topk(best_BN.shape[1]).values
         if options.stop in ("finished", "outranked", "outranked_by_all"):
             needed = options.finished_needed(self.n_best) // options.groups
@@ -310,6 +329,10 @@ class BeamStep:
             if options.stop != "finished":
                 ranking_B = scores_BK.amax(1) / options.ranking.penalties(state.length_1 + 1)
                 enough_B = enough_B & (ranking_B <= best_BN[:, -1])
+            if terms is not None:
+                ranking_B = scores_BK.amax(1) / options.ranking.penalties(state.length_1 + 1)
+                outranked_B = ~best_BN[:, -1].isneginf() & (ranking_B <= best_BN[:, -1])
+                enough_B = torch.where(terms.totals_B > 0, outranked_B, enough_B)
             stopped_B = stopped_B | enough_B
         elif options.stop == "provable":
             bound_B = scores_BK.amax(1) / options.ranking.penalties(max_lengths_B)
@@ -426,6 +449,7 @@ def backtrace(
     bounds_BN = None
     if groups == 1:
         bounds_BN = np.maximum(_bounds(history, request, ranking)[:, None], endings.next_score)
+        bounds_BN[[row for row, terms in enumerate(request.required) if terms]] = np.nan
     arrays = _arrays(endings, paths, bounds_BN)
     has_details = steps[0].records.attention_BKS is not None or request.return_trace
     if groups == 1 and not has_details:

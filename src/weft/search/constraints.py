@@ -73,7 +73,7 @@ def apply_constraints(
     The end token's scores may be changed in place even where ``in_place`` is not set.
     """
     rows_per_sentence = len(scores_RV) // len(state.sentences_B)
-    _, min_lengths_B, prefixes_BP = state.limits
+    _, min_lengths_B, prefixes_BP, _ = state.limits
     forced_R1 = forced_scores_R1 = None
     if prefixes_BP is not None:
         position_1 = state.length_1.clamp(max=prefixes_BP.shape[1] - 1)

@@ -56,8 +56,8 @@ class SearchRequest:
     """The fewest tokens of each output, the end token not counted."""
     prefixes: Sequence[Sequence[int]] = ()
     """Forced first tokens of each output."""
-    required: Sequence[Sequence[Sequence[int]]] = ()
-    """Phrases that each output contains."""
+    required: Sequence[Sequence[Sequence[Sequence[int]]]] = ()
+    """Terms that each output contains: each is a list of phrases, its variants, one of which has to occur."""
     banned: Sequence[Sequence[int]] = ()
     """Phrases that no output contains."""
     constraints: tuple[LogitsConstraint, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from weft.runtime.replaceable import replaceable
 from weft.search.interface import NO_TOKEN, SearchRequest, StepModel
 from weft.tree import Tree, keep, leaves, map_tree, repeat, select
+
+if TYPE_CHECKING:
+    from weft.search.required import RequiredTerms
 
 
 @replaceable
@@ -41,18 +44,24 @@ class Limits(NamedTuple):
     """The fewest tokens before the end token; None: no sentence has a minimum."""
     prefixes_BP: Tensor | None
     """Forced first tokens, followed by at least one `NO_TOKEN`; None: no sentence has any."""
+    required: RequiredTerms | None = None
+    """Terms that the outputs contain; None: no sentence has any."""
 
     @classmethod
     def of(cls, request: SearchRequest) -> Limits:
         """The limits of a request, on the CPU."""
-        prefixes_BP = min_lengths_B = None
+        prefixes_BP = min_lengths_B = required = None
         if any(request.prefixes):
             width = max(map(len, request.prefixes)) + 1
             padded = [[*prefix, *[NO_TOKEN] * (width - len(prefix))] for prefix in request.prefixes]
             prefixes_BP = torch.tensor(padded)
         if any(request.min_lengths):
             min_lengths_B = torch.as_tensor(request.min_lengths)
-        return cls(torch.as_tensor(request.max_lengths), min_lengths_B, prefixes_BP)
+        if any(request.required):
+            from weft.search.required import RequiredTerms
+
+            required = RequiredTerms.of(request)
+        return cls(torch.as_tensor(request.max_lengths), min_lengths_B, prefixes_BP, required)
 
 
 class SearchInputs(NamedTuple):
@@ -97,10 +106,11 @@ def longest_output(max_lengths: Sequence[int], device: torch.device) -> int:
 
 
 def history_window(request: SearchRequest) -> int:
-    """The number of latest tokens that the constraints read."""
+    """The number of latest tokens that the constraints read, and the matches of required terms."""
     longest = longest_output(request.max_lengths, request.device)
     windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
-    return max(windows, default=0)
+    required = [len(phrase) - 1 for row in request.required for variants in row for phrase in variants]
+    return max([*windows, *required], default=0)
 
 
 class SearchState(NamedTuple):

@@ -4,9 +4,10 @@
 ``train``, 1 each to ``valid`` and ``test``), so the splits share no source whatever the seeds, counts and options.
 ``train`` is drawn with replacement: a small task repeats itself. In ``valid`` and ``test`` no source occurs twice.
 
-A source of `PICTURE_TASKS` is the name of a picture, which the task draws; `write_pictures` writes a folder of them.
+A source of a task that has a ``draw`` is the name of a picture, which ``draw`` gives; `write_pictures` writes a folder.
 
-To add one, write its ``sample`` function in its own file and add its line to `TASKS`, or to `PICTURE_TASKS`.
+To add one, write its ``sample`` function in its own file and add its line to `TASKS`; of drawings, a second one to
+`DRAWINGS` in `weft.recipe.choices`, which reading a source asks.
 """
 
 from __future__ import annotations
@@ -54,16 +55,9 @@ TASKS: dict[str, Task] = {
         Task("grammar", "English → French sentences of a small grammar, with gold word links", grammar.sample),
         Task("coreference", "English → French sentences in which it is il or elle by its noun", coreference.sample),
         Task("trees", "English sentences of that grammar → their trees: he left → (TOP (S (NP he ) …", grammar.parsed),
-    )
-}
-"""Tasks whose sources are texts."""
-PICTURE_TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
         Task("drawn-digits", "pictures of handwritten digits → the digits", drawn_digits.sample, drawn_digits.draw),
     )
 }
-"""Tasks whose sources are names of pictures."""
 
 SPLITS = ("train", "valid", "test")
 
@@ -137,10 +131,9 @@ def _generate(task: Task, split: str, count: int, seed: int, options: dict[str, 
 
 
 def _task(name: str) -> Task:
-    tasks = TASKS | PICTURE_TASKS
-    if name not in tasks:
-        raise DataError(f"unknown task {name!r}; {nearest(name, tasks)}")
-    return tasks[name]
+    if name not in TASKS:
+        raise DataError(f"unknown task {name!r}; {nearest(name, TASKS)}")
+    return TASKS[name]
 
 
 def _draw(task: Task, rng: random.Random, options: Mapping[str, object]) -> Pair:

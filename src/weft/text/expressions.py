@@ -46,6 +46,11 @@ def replace(expression: str, replacement: str, texts: list[str]) -> list[str]:
     return _call(texts, lambda part: _process().call("replace", expression, replacement, part))
 
 
+def expand(expression: str, template: str | None, texts: list[str]) -> list[list[str]]:
+    """For every match in each text the template with its groups, as by `re.Match.expand`; None: the match itself."""
+    return _call(texts, lambda part: _process().call("expand", expression, template, part))
+
+
 def _takes_linear_time(expression: str) -> bool:
     return not any(character in expression for character in "*+?{|(")
 

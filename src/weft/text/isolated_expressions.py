@@ -17,5 +17,10 @@ def replace(expression: str, replacement: str, texts: list[str]) -> list[str]:
     return [sub(replacement, text) for text in each(texts)]
 
 
+def expand(expression: str, template: str | None, texts: list[str]) -> list[list[str]]:
+    find = re.compile(expression).finditer
+    return [[match[0] if template is None else match.expand(template) for match in find(text)] for text in each(texts)]
+
+
 if __name__ == "__main__":
-    serve({"search": search, "replace": replace})
+    serve({"search": search, "replace": replace, "expand": expand})

@@ -19,8 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from weft.data.store.token_store import Batch
+from weft.models.interface import HasCTC, HasOutputLayer
 from weft.ragged import Layout, Ragged
+from weft.recipe import TrainingSettings
 from weft.runtime.replaceable import replaceable
+from weft.text.specials import BEGIN
+from weft.training.loss import Loss, output_loss
 
 
 class CTCLoss(NamedTuple):
@@ -54,6 +59,20 @@ def without_end(targets: Ragged) -> Ragged:
     lengths = (targets.lengths - 1).clamp(min=0)
     is_label_N = targets.layout.cpu_positions < targets.layout.repeat_per_token(lengths)
     return Ragged(targets.values[is_label_N.to(targets.device)], Layout(lengths, targets.device))
+
+
+def ctc_training_loss(model: HasCTC, batch: Batch, settings: TrainingSettings, *, begin: int) -> Loss:
+    """−log p(y | x), of a decoder and of CTC: (1 − λ) L_attention + λ L_CTC    Watanabe et al. 2017, eq. 14.
+
+    ``begin``: the first input of the decoder.
+    """
+    logits, decoded = model.ctc_pass(batch.source, batch.target.shifted(begin))
+    ctc = ctc_loss(logits, without_end(batch.target), blank=BEGIN).total
+    if decoded is None or not isinstance(model, HasOutputLayer):
+        return Loss(ctc, ctc.detach())
+    targets_N, smoothing = batch.target.values, settings.label_smoothing
+    attention = output_loss(model.output_layer(), decoded.states.values, targets_N, smoothing=smoothing)
+    return Loss((1 - settings.ctc) * attention.smoothed + settings.ctc * ctc, attention.negative_log_likelihood)
 
 
 @replaceable

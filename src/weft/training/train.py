@@ -209,6 +209,7 @@ def build_initial_model(recipe: Recipe, tokenizers: Tokenizers, device: torch.de
         source_size=source_size,
         target_size=target_size,
         loss=recipe.training.loss,
+        ctc=recipe.training.ctc > 0,
         seed=recipe.seed,
     )
     if recipe.model.copies:

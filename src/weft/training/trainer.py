@@ -293,8 +293,8 @@ class Trainer:
 
     def steps(self) -> Iterator[StepBatches]:
         """The batches of each step that this worker computes."""
-        settings, progress = self.settings, self.progress
-        stream = self.data.batches(settings.batch_tokens, seed=self.context.seed, start=progress.position)
+        settings, progress, context = self.settings, self.progress, self.context
+        stream = self.data.batches(settings.batch_tokens, seed=context.seed, start=progress.position)
         steps = draw_steps(
             stream,
             first_step=progress.step + 1,
@@ -303,10 +303,9 @@ class Trainer:
             world_size=self.workers.world_size,
         )
         if settings.word_dropout:
-            ids = self.context.protected_ids
-            steps = with_word_dropout(steps, settings.word_dropout, seed=self.context.seed, protected=ids)
-        steps = with_augmentation(steps, settings.augmentation, seed=self.context.seed)
-        return prefetch(steps) if self.context.device.type == "cuda" else steps
+            steps = with_word_dropout(steps, settings.word_dropout, seed=context.seed, protected=context.protected_ids)
+        steps = with_augmentation(steps, settings.augmentation, seed=context.seed)
+        return prefetch(steps) if context.device.type == "cuda" else steps
 
     def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:
         settings, progress = self.settings, self.progress

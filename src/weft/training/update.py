@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from weft.data.batching.batches import StepBatches
 from weft.data.batching.word_dropout import SPECIAL_IDS
 from weft.data.store.token_store import Batch, CorpusSize
-from weft.models.interface import Model
+from weft.models.interface import HasCTC, Model
 from weft.models.recurrent import has_recurrence
 from weft.recipe import TrainingSettings
 from weft.runtime.devices import DividedWork, release_memory
@@ -28,6 +28,7 @@ from weft.runtime.replaceable import replaceable
 from weft.runtime.switches import allow_tf32
 from weft.text.specials import BEGIN
 from weft.training.consistency import consistency_loss
+from weft.training.ctc import ctc_training_loss
 from weft.training.distillation import distillation_loss
 from weft.training.distributed import SINGLE_PROCESS, Workers, seed_rng
 from weft.training.loss import Loss, batch_loss
@@ -108,6 +109,8 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 def training_loss(model: Model, batch: Batch, context: TrainingContext, sampling_probability: float) -> Loss:
     """The loss of a batch under the settings of a recipe."""
     settings = context.settings
+    if isinstance(model, HasCTC):
+        return ctc_training_loss(model, batch, settings, begin=context.begin)
     if settings.consistency:
         inputs = batch.target.shifted(context.begin)
         return consistency_loss(model, batch.source, inputs, batch.target.values, settings)

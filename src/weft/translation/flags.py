@@ -9,6 +9,7 @@
     unknown-tokens     the source or the output has tokens that the vocabulary does not
     numbers-differ     a number of the source is not in the output, or the reverse
     placeholder-lost   a placeholder, tag, URL or e-mail address of the source is not exactly as often in the output
+    term-missing       the source has a term of the glossary, and the output none of its target variants
 
 What is normal depends on the pairs: inflected forms may equal their lemmas, and dates change their numbers. So
 `weft.evaluation.flag_rules` learns `FlagRules`, and confidence.json has them: a flag that more than `MAX_RATE` of the
@@ -31,15 +32,16 @@ from typing import TYPE_CHECKING, Any
 from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
+from weft.translation.glossary import is_missing
 
 if TYPE_CHECKING:
     from weft.translation.results import Translation
 
 FLAGS = (
     *("untranslated", "cut", "repeats", "skipped-source"),
-    *("unlike-training", "unknown-tokens", "numbers-differ", "placeholder-lost"),
+    *("unlike-training", "unknown-tokens", "numbers-differ", "placeholder-lost", "term-missing"),
 )
-ALWAYS = ("cut", "unknown-tokens", "placeholder-lost")
+ALWAYS = ("cut", "unknown-tokens", "placeholder-lost", "term-missing")
 """Flags that need no calibration."""
 MAX_RATE = 0.02
 """The share of validation references that may have a flag that is meaningful for a run."""
@@ -206,6 +208,7 @@ RULES: dict[str, Callable[[Translation, FlagRules], bool]] = {
     "unknown-tokens": lambda output, _: UNKNOWN in output.source_tokens or specials.UNKNOWN in output.ids,
     "numbers-differ": lambda output, _: numbers_differ(output.source, output.text),
     "placeholder-lost": lambda output, _: loses_placeholders(output.source, output.text),
+    "term-missing": lambda output, _: bool(output.terms) and is_missing(output.terms, output.text),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,10 +13,12 @@ from weft.models.architecture import architecture_of
 from weft.models.interface import HasCopyProbabilities, Model
 from weft.ragged import Ragged
 from weft.text import specials
+from weft.translation.engines.torch import Execution, TorchEngine
 from weft.translation.pipeline import NO_TOKEN
 from weft.translation.results import CopiedTokens, HeadAttention, Translation, WordAttention
 
 if TYPE_CHECKING:
+    from weft.attention.edits import AttentionEdits
     from weft.translation.translator import Translator
 
 
@@ -29,6 +32,18 @@ class NamedTokens(NamedTuple):
 
 BEGIN_TOKEN = NamedTokens([specials.BEGIN], [specials.SPECIALS[specials.BEGIN]])
 """The first decoder input of weft's own models."""
+
+
+def edited_translator(run: Translator, edits: AttentionEdits) -> Translator:
+    """See `Translator.with_edits`."""
+    from weft.models.edited import edit_attention
+
+    model = edit_attention(run.model, edits)
+    engine = TorchEngine(model, run.tokenizers.target, device=run.device, seed=run.recipe.seed)
+    engine.execution = Execution(model, run.device)  # steps that are edited differ: they cannot be recorded
+    edited = copy(run)
+    edited.model, edited.engine = model, engine
+    return edited
 
 
 def attention_heads(
@@ -78,7 +93,10 @@ def heads_of_pair(
     """The heads for a source and a target, or for the translation that a search finds."""
     translator, search = translator.in_languages(search)
     source_tokens, target_tokens, begin = tokens_of_pair(translator, source, target, search)
-    return attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+    heads = attention_heads(translator.model, source_tokens, target_tokens, begin=begin, device=translator.device)
+    if not heads:
+        raise SearchError(f"{translator.recipe.name}: this model has no attention: nothing to show")
+    return heads
 
 
 def tokens_of_pair(

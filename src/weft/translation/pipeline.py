@@ -94,7 +94,7 @@ class _Details:
                 return None
             case "links":
                 return []
-            case "alternatives":
+            case "alternatives" | "terms":
                 return ()
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
@@ -346,10 +346,10 @@ class Pipeline:
                 translations = self.text.batch(sentences.select(rows[block]), part, replace_unknown=replace_unknown)
                 for row, translation in zip(rows[block].tolist(), translations, strict=True):
                     results[row] = translation
-        return [
-            empty_translation(text) if result is None else result
-            for text, result in zip(request.texts, results, strict=True)
-        ]
+        translations = [one or empty_translation(text) for text, one in zip(request.texts, results, strict=True)]
+        for translation, terms in zip(translations, request.terms, strict=False):
+            vars(translation)["terms"] = tuple(terms)
+        return translations
 
     @replaceable
     def overlaps(self) -> bool:

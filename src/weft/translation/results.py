@@ -70,6 +70,8 @@ class Translation:
     """Rules for normal outputs of the run, if it is calibrated: `flags` depend on it."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
+    terms: tuple[tuple[str, ...], ...] = field(default_factory=tuple)
+    """The terms of a glossary that its source contains, each as its target variants, one of which is required."""
     trace: Trace | None = None
     """Every step of the search, if requested."""
 

@@ -27,7 +27,7 @@ from weft.text.id_rows import IdRows, Sentence, framed_sentence
 from weft.text.tokenizer import Tokenizers
 from weft.translation.engines.batch_sizes import fixed_batch_tokens
 from weft.translation.engines.interface import Engine, TranslationRequest, as_count, completion_limit
-from weft.translation.engines.torch import Execution, TorchEngine
+from weft.translation.engines.torch import TorchEngine
 from weft.translation.inputs import (
     as_pairs,
     as_source,
@@ -53,11 +53,13 @@ if TYPE_CHECKING:
     from weft.models.interface import Model
     from weft.search.loop import StepObserver
     from weft.translation.confidence import ConfidenceModel
+    from weft.translation.glossary import Glossary
+
+    GlossaryLike = Glossary | Mapping[str, str] | Path | str
 
 SMALL_VOCABULARY = 1_000
 """Models with fewer target tokens than this have `search.stop` = "outranked" in PyTorch, unless it is set."""
 LANGUAGES = ("source_language", "target_language")
-"""The search settings that name languages."""
 
 
 class Translator:
@@ -104,16 +106,9 @@ class Translator:
 
     def with_edits(self, edits: AttentionEdits) -> Translator:
         """A translator of the same model whose attention is edited; for one source at a time. It shares all weights."""
-        if not edits:
-            return self
-        from weft.models.edited import edit_attention
+        from weft.translation.inspection import edited_translator
 
-        model = edit_attention(self.model, edits)
-        engine = TorchEngine(model, self.tokenizers.target, device=self.device, seed=self.recipe.seed)
-        engine.execution = Execution(model, self.device)  # steps that are edited differ: they cannot be recorded
-        edited = copy(self)
-        edited.model, edited.engine = model, engine
-        return edited
+        return edited_translator(self, edits) if edits else self
 
     def with_languages(self, source: str | None = None, target: str | None = None) -> Translator:
         """A translator between other languages, of a model that has several. It shares all weights."""
@@ -159,7 +154,7 @@ class Translator:
         `search.stop` and `search.no_loops`."""
         settings = self._changed_settings(changes) if changes else self.recipe.search
         chosen: dict[str, Any] = {}
-        if settings.stop is None and not settings.required:
+        if settings.stop is None:
             chosen["stop"] = self._default_stop()
         if settings.no_loops is None:
             chosen["no_loops"] = not self.length_limits.loops
@@ -212,6 +207,7 @@ class Translator:
         return_attention: bool = True,
         return_trace: bool = False,
         prefix: str | Sequence[str] = "",
+        glossary: GlossaryLike | None = None,
         **search: Any,
     ) -> Translation | list[Translation]:
         """The best output for one source or several; in a list, a source of several columns may be a tuple of texts.
@@ -220,10 +216,11 @@ class Translator:
             run.translate(["he left", "she slept"], n_best=5, size=8)
 
         ``search`` changes settings of [search], such as the beam ``size``; ``prefix``: the forced beginning of outputs,
-        one for all sources or one for each; ``return_trace``: whether to record every step of the search.
+        one for all sources or one for each; ``glossary``: target terms for source terms, a file or {"dog": "Hund"};
+        ``return_trace``: whether to record every step of the search.
         """
         sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
-        request = self.request(sources, prefix=prefix, **search)
+        request = self.request(sources, prefix=prefix, glossary=glossary, **search)
         request = replace(
             request,
             n_best=as_count(n_best, "n_best"),
@@ -233,16 +230,26 @@ class Translator:
         results = self.search(request)
         return results[0] if isinstance(source, str) else results
 
-    def request(self, sources: Sequence[str], *, prefix: str | Sequence[str] = "", **search: Any) -> TranslationRequest:
+    def request(
+        self,
+        sources: Sequence[str],
+        *,
+        prefix: str | Sequence[str] = "",
+        glossary: GlossaryLike | None = None,
+        **search: Any,
+    ) -> TranslationRequest:
         """The request that `translate` makes of its arguments: texts and all settings of the search."""
         if self.source_role == "none":
             raise SearchError("this run is a language model: it has no source to translate; use `sample`")
-        settings = self.search_settings(search)
+        settings, limits = self.search_settings(search), self.length_limits
         prefix = prefix or settings.prefix
-        if not prefix:
-            return TranslationRequest(texts=sources, settings=settings, length_limits=self.length_limits)
-        prefixes = encode_prefixes(prefix, sources, self.encode_target)
-        return TranslationRequest(texts=sources, settings=settings, prefixes=prefixes, length_limits=self.length_limits)
+        prefixes = encode_prefixes(prefix, sources, self.encode_target) if prefix else ()
+        request = TranslationRequest(texts=sources, settings=settings, prefixes=prefixes, length_limits=limits)
+        if glossary is None:
+            return request
+        from weft.translation.glossary import require_terms
+
+        return require_terms(self, request, glossary)
 
     def search(self, request: TranslationRequest) -> list[Translation]:
         """Carry out a request whose arguments have been checked: the best output of each source."""
@@ -358,10 +365,7 @@ class Translator:
 
         source = as_source(source, "source", columns=self.source_columns)
         target = None if target is None else as_text(target, "target")
-        heads = heads_of_pair(self, source, target, search)
-        if not heads:
-            raise SearchError(f"{self.recipe.name}: this model has no attention: nothing to show")
-        return heads
+        return heads_of_pair(self, source, target, search)
 
     def copied_tokens(self, translation: Translation) -> CopiedTokens | None:
         """The copied share of each token of a translation; None for a model that does not copy, and for an ensemble."""

@@ -21,6 +21,7 @@ from weft.translation import pipeline
 
 if TYPE_CHECKING:
     from weft.translation.engines.interface import TranslationRequest
+    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
@@ -44,8 +45,14 @@ class WindowSearch(NamedTuple):
     """Changes of search settings."""
     n_best: int = 1
     return_attention: bool = False
-    text: bool = False
-    """Whether a line may have several sentences, which are translated one by one."""
+    translate_lines: Callable[..., list[Translation]] | None = None
+    """Translates lines in place of `Translator.translate`: those that have several sentences each."""
+    glossary: Glossary | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of `Translator.request` and `translate`."""
+        return self.settings if self.glossary is None else {**self.settings, "glossary": self.glossary}
 
     def windows(self, lines: Iterable[Line | None], *, large: bool = False) -> Iterator[list[Line]]:
         return pipeline.windows_of(lines, return_attention=self.return_attention, large=large)
@@ -58,7 +65,7 @@ class WindowSearch(NamedTuple):
         On a GPU the next windows of a file are tokenized and searched before the results of one are taken; where more
         lines may come later, in a pipe, a window is written before the next one is waited for.
         """
-        if self.text or (model.pipeline.overlaps() and not is_seekable(file)):
+        if self.translate_lines is not None or (model.pipeline.overlaps() and not is_seekable(file)):
             for window in self.windows(stream):
                 yield window, self._each_line(model, _readable(window))
         else:
@@ -75,7 +82,7 @@ class WindowSearch(NamedTuple):
         def requests() -> Iterator[TranslationRequest]:
             for window in windows:
                 waiting.append(window)
-                request = model.request(_readable(window), **self.settings)
+                request = model.request(_readable(window), **self.options)
                 yield replace(request, n_best=self.n_best, return_attention=self.return_attention)
 
         for outcome in model.pipeline.search_each(requests()):
@@ -89,11 +96,9 @@ class WindowSearch(NamedTuple):
         """The translations of lines; a line that cannot be translated gives an error instead."""
 
         def translate(lines: Sequence[str]) -> list[Translation]:
-            if self.text:
-                from weft.translation.texts import translate_lines
-
-                return translate_lines(model, lines, **self.settings)
-            return model.translate(lines, n_best=self.n_best, return_attention=self.return_attention, **self.settings)
+            if self.translate_lines is not None:
+                return self.translate_lines(model, lines, **self.options)
+            return model.translate(lines, n_best=self.n_best, return_attention=self.return_attention, **self.options)
 
         return process_each(lines, translate)
 

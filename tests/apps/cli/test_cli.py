@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ import warnings
 from weft.apps import cli
 from weft.errors import WeftWarning
 
-cli.app = lambda args, prog_name: [
+cli.app = lambda args, **options: [
     warnings.warn("runs/x: not trained", WeftWarning),
     warnings.warn("another package's", RuntimeWarning),
 ]
@@ -488,3 +489,41 @@ def test_not_enough_memory_is_one_line(refusal, monkeypatch, raised):
 
     monkeypatch.setattr("weft.apps.cli.app", fail)
     assert refusal("recipes").startswith("not enough memory; lower training.batch_tokens or search.batch_tokens")
+
+
+def test_one_name_for_what_is_written() -> None:
+    """Every command that writes a file or a folder takes --out; --to and --output remain where they were."""
+
+    def parameters(command: Any, name: str = "weft") -> Iterator[tuple[str, Any, set[str]]]:
+        names = {option for parameter in command.params for option in parameter.opts}
+        yield from ((name, parameter, names) for parameter in command.params)
+        for word, inner in getattr(command, "commands", {}).items():
+            yield from parameters(inner, f"{name} {word}")
+
+    written = [
+        (name, names)
+        for name, parameter, names in parameters(get_command(app))
+        if {"--to", "--output", "--out"} & {*parameter.opts} and parameter.metavar != "LANGUAGE"
+    ]
+    assert len(written) > 20 and all("--out" in names for _, names in written)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["trian"], "weft: no such command 'trian', did you mean 'train', 'trace'; see weft --help"),
+        (["train", "--nope"], "weft: train: no such option: --nope; see weft train --help"),
+        (["course", "check"], "weft: course check: missing argument 'FILE'; see weft course check --help"),
+    ],
+)
+def test_wrong_options_are_one_line_as_other_mistakes_are(
+    arguments: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["weft", *arguments])
+    for part in ("standard_streams.install", "raise_on_signals", "_use_encodable_output"):
+        monkeypatch.setattr(f"weft.apps.cli.{part}", lambda: None)
+    monkeypatch.setattr("weft.apps.cli.showing_status", lambda arguments: nullcontext())
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == f"{line}\n"

@@ -70,7 +70,13 @@ def test_a_stub_is_not_written_yet() -> None:
     ("body", "problem"),
     [
         ("pass", "returned nothing; is there a return statement?"),
-        ("return Q", "returned values of shape 1 × 64, expected values of shape 2 × 1 × 2"),
+        ("return Q", "returned 1 value, expected 2, with a comma between them"),
+        ("return Q, Q, Q", "returned 3 values, expected 2, with a comma between them"),
+        (
+            "return Q, Q",
+            "returned values of shape 1 × 64 and values of shape 1 × 64, "
+            "expected values of shape 1 × 2 and values of shape 1 × 2",
+        ),
         ("return 1 / 0", "line 2: ZeroDivisionError: division by zero"),
         ("return Q.nothing", "line 2: AttributeError: 'Tensor' object has no attribute 'nothing'"),
     ],

@@ -69,6 +69,7 @@ def test_texts_at_their_limits() -> None:
     assert refusal(check_texts, ["a"] * 4, service) == (413, "text: 4 texts; at most 3 are accepted at once")
     long = "pairs: a text of 6 characters; at most 5 are accepted; split it"
     assert refusal(check_texts, ["a", "b" * 6], service, "pairs") == (413, long)
+    check_texts(["data:image/png;base64,AAAA"], service)  # a picture: the size of the request limits it
     half = "text: U+D800 at character 2 is half of a surrogate pair, which is not text"
     assert refusal(check_texts, ["a\ud800"], service) == (422, half)
 
@@ -100,8 +101,9 @@ def test_ids_and_weights_at_their_limits() -> None:
 def test_other_settings_of_a_search() -> None:
     own, service = SearchSettings(required=["a"], max_nodes=7, max_space=7).model_dump(), settings(batch_tokens=333)
     assert search_settings(own, {}, service) == {**own, "batch_tokens": 333}
-    assert search_settings(own, {"kind": "greedy"}, service)["required"] == [], "they are of a beam alone"
-    assert refusal(search_settings, own, {"kind": "greedy", "required": ["b"]}, service)[0] == 422
+    assert search_settings(own, {"kind": "greedy"}, service)["required"] == ["a"]
+    assert search_settings(own, {"kind": "sample"}, service)["required"] == [], "sampling refuses them"
+    assert refusal(search_settings, own, {"kind": "sample", "required": ["b"]}, service)[0] == 422
     message = refusal(search_settings, own, {"x" * 99: 1}, service)[1]
     assert message.startswith(f"search.{'x' * 60}: unknown setting; ")
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
 from torch.testing import assert_close
 
 from apps.serve.test_walk import walked
+from contracts.test_models import settings
+from weft.apps.serve.walk import Choice, walk_step
+from weft.models.build import build_model
+from weft.recipe import ModelSettings
+from weft.runtime.replaceable import plain_only
 
 
 def test_gates() -> None:
@@ -21,6 +28,20 @@ def test_gates() -> None:
             assert_close(vectors["h_t"], expected)
         else:
             assert [*vectors] == ["x_t", "h_{t−1}", "h_t"]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_eight_bits(kind: str) -> None:
+    """The gates are those of the products in eight bits."""
+    from weft.fast.steps.quantization import quantize
+
+    values = settings("after", encoder={"kind": kind}, decoder={"kind": kind})
+    model = quantize(build_model(ModelSettings.model_validate(values), source_size=13, target_size=11).eval())
+    with torch.no_grad(), plain_only():
+        result = walk_step(model, [3, 7, 5], [1, 5], Choice(0, 0))
+    assert_close(model.output_layer()(result.output_RD), result.logits_RV)
+    stage = next(stage for stage in result.stages if stage.title.startswith("Layer 1"))
+    assert {"lstm": "f", "gru": "z"}[kind] in stage.vectors
 
 
 def test_attention_to_the_states_before() -> None:

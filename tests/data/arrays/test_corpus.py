@@ -13,7 +13,8 @@ from weft.data.arrays.tokenizer import PictureTokenizer
 from weft.data.pairs import Pair, RowError
 from weft.data.preparation import prepare, read_corpus
 from weft.data.reading.corpora import pair_file
-from weft.errors import DataError
+from weft.errors import DataError, RecipeError
+from weft.packed import shape_of
 from weft.recipe import Recipe
 
 
@@ -82,6 +83,20 @@ def test_a_source_is_read_or_is_an_error(tmp_path: Path) -> None:
 
 
 class TestPreparing:
+    def test_drawings_are_not_read_as_texts(self) -> None:
+        with pytest.raises(RecipeError) as error:
+            prepare(Recipe.model_validate({"data": {"train": "drawn-digits", "train_size": 3}}))
+        expected = "tokenizer.kind: 'bpe' would read the names of the pictures of 'drawn-digits'; set it to 'picture'"
+        assert str(error.value) == expected
+
+    def test_drawings(self) -> None:
+        drawn = {"train": "drawn-digits", "train_size": 7}
+        tokenizer = {"kind": "picture", "target_kind": "character", "joint": False}
+        stem = {"stem": {"kind": "columns"}}
+        corpus = prepare(Recipe.model_validate({"data": drawn, "tokenizer": tokenizer, "model": stem}))
+        store = corpus.data.pairs.source  # type: ignore[attr-defined]
+        assert [shape_of(store.values_of(np.array([row]))).height for row in range(7)] == [24] * 7
+
     def test_pictures_of_every_size(self, tmp_path: Path) -> None:
         names = [f"pictures/{number}.png" for number in range(BLOCK_ARRAYS + 3)]
         corpus = prepare(recipe(table(tmp_path, names)))

@@ -1,4 +1,4 @@
-"""Augmentation of batches: the same draws wherever a run is resumed, other ones in each row and step, and no new shape."""
+"""Augmentation of batches: the same draws wherever a run is resumed, others in each row and step, and no new shape."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from weft.fast.searching.fused_beam import PackedBeamRecord
 from weft.fast.searching.fused_paths import PackedPathRecord, stays_on_device
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_only
-from weft.search.constrained_beam import ConstrainedRecord
 from weft.search.loop import SearchInputs, StepLoop, StepRecords
 from weft.search.paths import PathRecord, path_hypotheses
 from weft.search.ranking import PendingHypotheses, Ranking
@@ -93,4 +92,4 @@ def test_records_without_details_stay() -> None:
     path = PathRecord(values, values, values, None, None, None)
     assert all(map(stays_on_device, (path, PackedBeamRecord(values, values), PackedPathRecord(values))))
     assert not stays_on_device(path._replace(attention_BKS=values))
-    assert not stays_on_device(ConstrainedRecord(values))
+    assert not stays_on_device((values,))

@@ -123,9 +123,13 @@ def test_an_exact_search_that_gives_up_joins_both_lists() -> None:
         ),
         ({"kind": "exact"}, {"prefixes": [[3], []]}, "search.prefix: search.kind = 'exact' takes none; use beam"),
         ({"kind": "exact"}, {"return_trace": True}, "search.kind = 'exact' keeps no trace; use greedy, sample or beam"),
-        ({"stop": "steps"}, {"required": [[[3]], []]}, "search.stop: with search.required it is always"),
-        ({}, {"required": [[[3]], []], "prefixes": [[3], []]}, "search.required: cannot be used with a forced prefix"),
-        ({}, {"required": [[[3]], []], "return_trace": True}, "a beam with required phrases keeps no trace"),
+        ({"size": 4, "groups": 2}, {"required": [[[[3]]], []]}, "search.groups: cannot be used with search.required"),
+        (
+            {},
+            {"required": [[[[3]]], []], "prefixes": [[3], []]},
+            "required: cannot be used with a forced prefix",
+        ),
+        ({}, {"required": [[[[3]]], []], "return_trace": True}, "a beam with required phrases keeps no trace"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], fields: dict[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from io import TextIOWrapper
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -83,6 +83,8 @@ SECTIONS = {
 }
 """Every command and group of commands: where it is, and its example; in the sections and the order of the help."""
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
+USAGE_ERROR: type[Any] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "UsageError")
+"""The error of a wrong option or argument: click's own, or that of the copy of click inside newer versions of typer."""
 
 app = typer.Typer(
     name="weft",
@@ -179,8 +181,26 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    from weft.errors import WeftError
+
     try:
-        app(args=arguments, prog_name="weft")
-    except SystemExit:
+        code = app(args=arguments, prog_name="weft", standalone_mode=False)
+    except USAGE_ERROR as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(error.exit_code)
+        raise WeftError(_usage_line(error)) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    finally:
         sys.stdout.flush()  # an error in writing is reported as any other
-        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_line(error: Any) -> str:
+    """``train: no such option: --nope; see weft train --help``"""
+    path = error.ctx.command_path if error.ctx else "weft"
+    name = path.removeprefix("weft").strip()
+    message = " ".join(error.format_message().split()).replace(". Did you mean", ", did you mean").rstrip(".?")
+    message = f"{message[:1].lower()}{message[1:]}; see {path} --help"
+    return f"{name}: {message}" if name else message

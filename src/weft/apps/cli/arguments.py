@@ -60,7 +60,7 @@ DeviceOrNone = Annotated[
     str | None,
     typer.Option("--device", callback=_check_device, help="auto, cpu, cuda or cuda:N; by default that of the recipe."),
 ]
-Picture = Annotated[Path | None, typer.Option("--to", help="Write a picture: .svg, .png or .pdf.")]
+Picture = Annotated[Path | None, typer.Option("--to", "--out", help="Write a picture: .svg, .png or .pdf.")]
 Search = Annotated[
     str | None,
     typer.Option("--search", metavar="KIND", help="Search strategy: greedy, beam, sample, mbr, exact or exhaustive."),

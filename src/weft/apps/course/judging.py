@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from weft.apps.course.exercise import NONE, Case, Exercise
 from weft.apps.course.values import first_difference, has_nan, has_text, is_array, kind_of, plain, shape_of
+from weft.errors import plural
 
 MAX_MISTAKES = 2
 """Mistakes that are recognized together."""
@@ -75,15 +76,18 @@ def _run(exercise: Exercise, case: Case, function: Any) -> tuple[Verdict, Outcom
         return Verdict(title, False, problem), Outcome(error="missing"), ""
     arguments = deepcopy(case.arguments)
     try:
-        outcome = Outcome(plain(function(*arguments)))
+        returned = function(*arguments)
+        outcome = Outcome(plain(returned))
     except (Exception, TimeLimitExceeded) as error:
         problem = error_line(error, exercise.file_name)
         if isinstance(error, NotImplementedError):
             problem = f"{case.function} is not written yet"
         hint = case.error_hint if not isinstance(error, NotImplementedError | TimeLimitExceeded) else ""
         return Verdict(title, False, problem), Outcome(error=type(error).__name__), hint
-    expected = plain(exercise.expected(case))
-    problem = _problem(outcome.value, expected, shows_values=case.shows_values)
+    expected = exercise.expected(case)
+    problem = _count_problem(returned, expected) or _problem(
+        outcome.value, plain(expected), shows_values=case.shows_values, several=_is_several(expected)
+    )
     if problem:
         hint = "NaN usually comes from ∞ − ∞ or from a softmax of −∞ only" if has_nan(outcome.value) else ""
         return Verdict(title, False, problem), outcome, hint
@@ -93,7 +97,22 @@ def _run(exercise: Exercise, case: Case, function: Any) -> tuple[Verdict, Outcom
     return Verdict(title, True), outcome, ""
 
 
-def _problem(given: Any, expected: Any, *, shows_values: bool) -> str:
+def _is_several(value: Any) -> bool:
+    """Whether a function returns several values of which some are tensors, not one that is a tuple of words."""
+    return isinstance(value, tuple) and any(hasattr(item, "shape") for item in value)
+
+
+def _count_problem(given: Any, expected: Any) -> str:
+    """How the number of returned values differs from the expected one; empty if it does not."""
+    if given is None or not _is_several(expected):
+        return ""
+    count = len(given) if isinstance(given, list | tuple) else 1
+    if count == len(expected):
+        return ""
+    return f"returned {plural(count, 'value')}, expected {len(expected)}, with a comma between them"
+
+
+def _problem(given: Any, expected: Any, *, shows_values: bool, several: bool) -> str:
     """How a value differs from the expected one; empty if it does not."""
     difference = first_difference(given, expected)
     if difference is None:
@@ -103,7 +122,7 @@ def _problem(given: Any, expected: Any, *, shows_values: bool) -> str:
     if not shows_values:
         return "returned another value than expected"
     if _shapes(given) != _shapes(expected) or (isinstance(expected, list) and has_text(expected)):
-        return f"returned {_described(given)}, expected {_described(expected)}"
+        return f"returned {_described(given, several)}, expected {_described(expected, several)}"
     at = f" at {difference.where}" if difference.where else ""
     return f"returned {difference.given}{at}, expected {difference.expected}"
 
@@ -113,13 +132,10 @@ def _shapes(value: Any) -> list[tuple[int, ...]]:
     return [shape_of(item) for item in value] if isinstance(value, list) and not is_array(value) else [shape_of(value)]
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, several: bool) -> str:
     """The shapes of several arrays, of one, or the value itself."""
-    if (
-        isinstance(value, list)
-        and not is_array(value)
-        and all(isinstance(item, list) and is_array(item) for item in value)
-    ):
+    arrays = isinstance(value, list) and all(isinstance(item, list) and is_array(item) for item in value)
+    if arrays and (several or not is_array(value)):
         return " and ".join(map(kind_of, value))
     return kind_of(value)
 

@@ -59,7 +59,6 @@ class Sentence(NamedTuple):
 
 
 def draw(random: Random) -> Sentence:
-    """A sentence of 6 to 10 words."""
     subject, other = random.sample([*NOUNS], 2)
     past, plural, passive = random.choice([*VERBS]), random.random() < 0.5, random.random() < 0.5
     tail, (seen, vu), feminine = random.sample([*TAILS], random.randint(1, 3)), VERBS[past], subject in FEMININE
@@ -123,7 +122,8 @@ def layers(
     changes = ", ".join(f"{name} {first[name]:.0f} → {top[name]:.0f} %" for name in (WORD, GENDER))
     chart = Chart("told", f"Told from layer 1 → {TOP}: {changes}", "state", "told (%)", series, categories=LAYERS)
     right = trials.percent(trained, "right")
-    note = f"Sentences that the models translate right: {right.text('%')}. By chance, 50 % of genders are told."
+    kept = percent([seed[TOP] for seed in trials.values(untrained, GENDER)]).text("%")
+    note = f"Translated right: {right.text('%')}. Genders told after one update: {kept}: training makes states forget."
     table = Table(("", *(f"{name} (%)" for name in FEATURES)), rows, "Told; except for the word, after the last word")
     return LabResult(LAB, judge_layers(told), (table,), (chart,), (note,), trials.seeds, trials.records(), quick)
 

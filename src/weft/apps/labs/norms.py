@@ -37,7 +37,7 @@ LAB = Lab(
     paper="Ba et al. 2016: layer normalization shortens training. Xiong et al. 2020: with post-norm a Transformer "
     "needs warm-up, since its gradients near the output are large at first; with pre-norm it does not.",
     trains="Transformers with 3 + 3 layers of width 32 that copy 6 letters: four kinds of blocks, three rates.",
-    seconds=90,
+    seconds=60,
     next=("Deeper: weft.labs.norms(layers=6). Which variant suffers most?",),
 )
 PRE, POST, BARE, CHAIN = VARIANTS = ("pre-norm", "post-norm", "no norm", "no residual")
@@ -112,7 +112,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
     return {"right": right}
 
 
-def norms(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 150, layers: int = 3) -> LabResult:
+def norms(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 100, layers: int = 3) -> LabResult:
     """Run the lab. ``layers``: of the encoder, and of the decoder."""
     size = (max(steps // 6, EVALUATIONS) if quick else steps, layers)
     trials = run_trials(trial, [Condition(name, rate, *size) for name in VARIANTS for rate in LEARNING_RATES], seeds)

@@ -102,7 +102,8 @@ def _recorded(model: Any, shape: Any, embedding: Any, ids: list[list[int]]) -> l
 
 def word_ends(tokens: Sequence[str], text: str) -> list[int] | None:
     """The last token of each word of a text. None if the tokens do not spell it."""
-    words, ends, spelled = text.split(), [], ""
+    words, spelled = text.split(), ""
+    ends: list[int] = []
     for position, token in enumerate(tokens):
         if len(ends) == len(words):
             break  # end tokens

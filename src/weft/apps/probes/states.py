@@ -1,4 +1,4 @@
-"""What a state knows: number, gender, tense and negation of a clause, told by linear probes from the states of a model.
+"""States: number, gender, tense and negation of a clause, told by linear probes from the states of a model.
 
 The sentences are English clauses of the built-in grammar, whose subjects are nouns. A probe for each property and layer
 is fitted to the states after the last word of one half of the sentences and tested on the other half, so whatever it
@@ -58,7 +58,8 @@ def labeled_sentences(count: int, seed: int = 1) -> list[LabeledText]:
         subject = noun_phrase(random, pick(random, PEOPLE), 0.5, without="complements")
         clause = human_clause(random, subject, random.random() < 0.5, 1.0)
         text = grammar.pair(clause).source
-        realize_noun_phrase(words := [], subject)
+        words: list[str] = []
+        realize_noun_phrase(words, subject)
         labels = {
             "number": "plural" if subject.plural else "singular",
             "gender": "feminine" if subject.noun.gender == "f" else "masculine",
@@ -162,7 +163,10 @@ def _measure(texts: Sequence[LabeledText], name: str, by_layer: dict[str, list[T
 def _by_distance(texts: Sequence[LabeledText], labels: Sequence[int], rows: Sequence[Tensor]) -> dict[int, float]:
     """The percentage told after 0, 1, … words more than the one that states it, by one probe for all of them."""
     half = len(texts) // 2
-    states, targets, distances, fitted = [], [], [], 0
+    states: list[Tensor] = []
+    targets: list[int] = []
+    distances: list[int] = []
+    fitted = 0
     for index, (text, label, row) in enumerate(zip(texts, labels, rows, strict=True)):
         fitted = len(states) if index == half else fitted
         since = row[text.stated :]
@@ -208,8 +212,8 @@ def _result(measured: dict[str, dict[str, Any]], texts: Sequence[LabeledText], g
 def _chart(measured: dict[str, dict[str, Any]], layers: list[str], distances: list[int]) -> Chart:
     """Told from the top layer by the words since it was stated; if these are 0 in all texts, told by layer."""
     top = layers[-1]
-    found = ", ".join(f"{name} {values['layers'][top]['told']:.0f} %" for name, values in measured.items())
-    title = f"Told from {top} after the last word: {found}"
+    told = ", ".join(f"{name} {values['layers'][top]['told']:.0f} %" for name, values in measured.items())
+    title = f"Told from {top} after the last word: {told}"
     if len(distances) > 1:
         lines = tuple(Series(name, tuple(values["words_since"].items())) for name, values in measured.items())
         return Chart("states", title, "words since it was stated (the last point: or more)", "told (%)", lines)

@@ -17,6 +17,7 @@ What can be requested
     inspection.py        tokens, embeddings, positions
     training.py          the logs of runs in training
     libretranslate.py    LibreTranslate's API; languages.py: the languages of a model, by the names of its clients
+    documents.py         texts of several sentences, and documents
     page.py              the page, whose files are in page/; api_page.py: /docs, a description of the API
     schemas.py, errors.py, limits.py     bodies of requests, error responses, what a request may ask for
 

@@ -1,15 +1,12 @@
 """LibreTranslate's API, so that its clients work unchanged: /translate, /languages, /detect, /frontend/settings.
 
-`weft.apps.serve.languages` knows the languages of a run. Texts are translated line by line; HTML block by block, and
-refused where a block is not a whole text: where tags stand within it, or where it is a script.
+`weft.apps.serve.languages` knows the languages of a run. Texts are split into sentences, and HTML too: tags are put to
+the words that they belong to (`weft.apps.serve.documents`).
 """
 
 from __future__ import annotations
 
-import html
 import json
-import re
-from collections.abc import Sequence
 from contextlib import suppress
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -19,23 +16,15 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from weft.apps.serve.documents import documents_of, translate_documents
 from weft.apps.serve.errors import ModelUnavailableError, ServiceError
-from weft.apps.serve.jobs import loaded_model, models_of, search_of, settings_of, translate
+from weft.apps.serve.jobs import loaded_model, models_of, search_of, settings_of
 from weft.apps.serve.languages import Direction, default, direction, names
-from weft.apps.serve.limits import check_n_best, check_texts, first_problem
+from weft.apps.serve.limits import check_n_best, first_problem
 from weft.apps.serve.models import ServedModel
 from weft.apps.serve.schemas import PROBLEMS, ModelRequest
 
 router = APIRouter(responses=PROBLEMS)
-TAG = re.compile(r"(<[^<>]*>)")
-BREAK = re.compile(r"(\r\n|\r|\n)")
-TAG_NAME = re.compile(r"</?\s*([^\s/>]*)")
-BLOCK = re.compile(
-    "address|article|aside|blockquote|body|br|caption|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|header|hr|html|li|"
-    "main|nav|ol|p|section|table|tbody|td|tfoot|th|thead|tr|ul",
-    re.IGNORECASE,
-)
-"""Tags of HTML between which whole texts stand."""
 
 
 class DetectRequest(BaseModel):
@@ -88,11 +77,7 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     model, way = await find_model(request, body.source, body.target)
     if body.format not in ("text", "html"):
         raise ServiceError(400, f"format: {body.format[:40]!r} is not known; use text or html")
-    if body.format == "html":
-        check_blocks(texts)
-    parts = [split(text, body.format) for text in texts]
-    lines = [part for of_text in parts for part in of_text if is_translated(part, body.format)]
-    check_texts([of_format(line, body.format) for line in lines], settings, "q")
+    documents = await documents_of(texts, body.format, "q")
     search = search_of(model, ModelRequest(search=way.search), settings)
     if body.alternatives and search["kind"] == "greedy":
         search = {**search, "kind": "beam"}
@@ -100,11 +85,9 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     check_n_best(n_best, search, settings)
     payload = {"search": search, "n_best": n_best, "prefix": "", "prefix_ids": [], "edits": None}
     payload |= {"attention": False, "trace": False}
-    sources = [of_format(line, body.format) for line in lines]
-    records = [json.loads(record) for record in await translate(request, model, payload, sources)]
-    outputs = [[record["text"], *(one["text"] for one in record["alternatives"])] for record in records]
-    ranked = [joined(parts, outputs, rank, body.format) for rank in range(n_best)]
-    best, others = ranked[0], [list(of_text) for of_text in zip(*ranked[1:], strict=True)] or [[] for _ in texts]
+    ranked = await translate_documents(request, model, payload, documents, "q")
+    best = [outputs[0].text for outputs in ranked]
+    others = [[output.text for output in outputs[1:]] for outputs in ranked]
     result: dict[str, Any] = {"translatedText": best if isinstance(body.q, list) else best[0]}
     if body.alternatives:
         result["alternatives"] = others if isinstance(body.q, list) else others[0]
@@ -219,50 +202,3 @@ def described(model: ServedModel) -> str:
     """The languages of a model in a few words."""
     sides = [names(model, side) for side in ("source", "target")]
     return " to ".join(side[0] if len(side) == 1 else f"{len(side)} languages (see /languages)" for side in sides)
-
-
-def check_blocks(texts: Sequence[str]) -> None:
-    """Refuse HTML with tags within texts, scripts, comments, or attributes in which a tag seems to end."""
-    for tag in (tag for text in texts for tag in TAG.findall(text)):
-        name = TAG_NAME.match(tag)
-        if name is None or not BLOCK.fullmatch(name[1]) or tag.count('"') % 2 or tag.count("'") % 2:
-            raise ServiceError(
-                400,
-                f"format: html with {tag[:40]} cannot be translated; only tags of blocks, such as <p>, are supported; "
-                "send the sentences as text",
-            )
-
-
-def split(text: str, form: str) -> list[str]:
-    """The lines of a text and what is between them; of HTML the tags too."""
-    parts = TAG.split(text) if form == "html" else [text]
-    return [line for part in parts for line in (BREAK.split(part) if not is_tag(part, form) else [part])]
-
-
-def is_tag(part: str, form: str) -> bool:
-    return form == "html" and part.startswith("<") and part.endswith(">")
-
-
-def is_translated(part: str, form: str) -> bool:
-    return bool(part.strip()) and not is_tag(part, form)
-
-
-def of_format(line: str, form: str) -> str:
-    return html.unescape(line) if form == "html" else line
-
-
-def joined(parts: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]], rank: int, form: str) -> list[str]:
-    """The texts with every line in its place replaced by its output of this rank."""
-    remaining = iter(outputs)
-    texts = []
-    for of_text in parts:
-        text = ""
-        for part in of_text:
-            if not is_translated(part, form):
-                text += part
-                continue
-            ranked = next(remaining)
-            output = ranked[min(rank, len(ranked) - 1)]
-            text += html.escape(output, quote=False) if form == "html" else output
-        texts.append(text)
-    return texts

@@ -81,8 +81,8 @@ def search_settings(own: dict[str, Any], given: dict[str, Any], settings: ServeS
         raise ServiceError(422, f"search.{unknown[0][:60]}: unknown setting; {suggestion}")
     merged = {**own, **given, "batch_tokens": settings.batch_tokens}
     kind = merged["kind"]
-    if kind != "beam" and "required" not in given:
-        merged["required"] = []  # of a beam alone
+    if kind not in ("beam", "greedy") and "required" not in given:
+        merged["required"] = []  # which other searches refuse
     try:
         checked = SearchSettings.model_validate(merged)
     except ValidationError as error:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from weft import __version__
+from weft.apps.serve.documents import documents_of, record_of, translate_documents
 from weft.apps.serve.errors import DeadlineError, ServiceError
 from weft.apps.serve.jobs import (
     ask,
@@ -84,9 +85,27 @@ async def search_settings(request: Request) -> dict[str, Any]:
 @router.post("/translate", response_model=Translations)
 async def translate_texts(request: Request, body: TranslateRequest) -> Response:
     """Translate texts, or continue prompts."""
+    if body.format != "sentence":
+        return await translate_formatted(request, body)
     model, payload = await translation_payload(request, body)
     plain = body.model_fields_set <= PLAIN and isinstance(body.text, str)
     records = await translate(request, model, payload, body.texts, plain=plain)
+    return listed(model.name, "translations", records)
+
+
+async def translate_formatted(request: Request, body: TranslateRequest) -> Response:
+    """The translations of texts of several sentences, or of documents."""
+    only_sentences = ("attention", "trace", "prefix", "prefix_ids", "edits")
+    for name in (name for name in only_sentences if getattr(body, name)):
+        raise ServiceError(422, f"{name}: for single sentences, not with format = {body.format!r}")
+    if body.n_best != 1:
+        raise ServiceError(422, f"n_best: {body.n_best}; a text with format = {body.format!r} has one output")
+    documents = await documents_of(body.texts, body.format, "text")
+    model, payload = await translation_payload(request, body.model_copy(update={"text": ""}))
+    if not model.info["has_source"]:
+        raise ServiceError(422, f"format: {body.format!r}; {model.name} continues prompts, which are no documents")
+    ranked = await translate_documents(request, model, payload, documents, "text")
+    records = [to_json(record_of(text, outputs[0])) for text, outputs in zip(body.texts, ranked, strict=True)]
     return listed(model.name, "translations", records)
 
 

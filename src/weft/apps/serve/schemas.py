@@ -58,6 +58,9 @@ class TranslateRequest(ModelRequest):
     n_best: Number = 1
     attention: bool = False
     trace: bool = False
+    format: Literal["sentence", "text", "html", "xml", "markdown", "srt", "vtt", "po", "xliff", "json"] = Field(
+        "sentence", description="of each text: one sentence, a text of several, or a document, which keeps its markup"
+    )
     prefix: str = Field("", description="what every output begins with")
     prefix_ids: list[TokenId] = Field([], max_length=10_000, description="the same as token ids")
 

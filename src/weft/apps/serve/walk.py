@@ -242,7 +242,7 @@ def attention_record(attention: AttentionNumbers, names: dict[str, list[str]]) -
                 "position": position,
                 "token": labels[position],
                 "score": None if scores is None else values(scores.flatten()[position])[0],
-                "weight": values(weights[position])[0],
+                "weight": number(float(weights[position])),
                 "key": values(attention.keys_SD[position]),
                 "value": values(attention.values_SD[position]),
             }

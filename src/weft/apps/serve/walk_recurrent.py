@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -64,8 +66,8 @@ def walk_stack(stack: RecurrentStack, inputs_RD: Tensor, state: tuple[LayerState
     """The output of the top layer, and a stage for each layer, as in `RecurrentStack.step`."""
     stages = []
     for level, before in enumerate(state):
-        after = stack.step_layer(level, inputs_RD, before)
-        stages.append(gates(stack, level, inputs_RD, before, after))
+        after, products = step_layer(stack, level, inputs_RD, before)
+        stages.append(gates(stack.cell.__name__, level, inputs_RD, before, after, products))
         output_RD = stack.layer_output(level, inputs_RD, after[0])
         if output_RD is not after[0]:
             how = {"residual": "x + h", "dense": "[x; h]"}.get(stack.connections, "h")
@@ -76,10 +78,27 @@ def walk_stack(stack: RecurrentStack, inputs_RD: Tensor, state: tuple[LayerState
     return inputs_RD, stages
 
 
-def gates(stack: RecurrentStack, level: int, inputs_RD: Tensor, before: LayerState, after: LayerState) -> Stage:
+def step_layer(
+    stack: RecurrentStack, level: int, inputs_RD: Tensor, before: LayerState
+) -> tuple[LayerState, tuple[Tensor, Tensor]]:
+    """The state of a layer after the step, and the products that it computes: W x_t + b and U h_{t−1} + b′."""
+    products: list[tuple[Tensor, Tensor]] = []
+
+    def step(input_RG: Tensor, state_RG: Tensor, state: LayerState) -> LayerState:
+        products.append((input_RG, state_RG))
+        return stack.cell.step(input_RG, state_RG, state)
+
+    recording: Any = copy.copy(stack)  # shares all weights
+    recording.cell = SimpleNamespace(step=step)
+    after: LayerState = recording.step_layer(level, inputs_RD, before)
+    return after, products[0]
+
+
+def gates(
+    cell: str, level: int, inputs_RD: Tensor, before: LayerState, after: LayerState, products: tuple[Tensor, Tensor]
+) -> Stage:
     """The gates of a layer, and its states before and after."""
-    weights, cell = stack.weights(level), stack.cell.__name__
-    of_input, of_state = weights.input_gates(inputs_RD), weights.state_gates(before[0])
+    of_input, of_state = products
     vectors: dict[str, Tensor] = {"x_t": inputs_RD, "h_{t−1}": before[0]}
     if cell == "LSTM":
         i_RD, f_RD, g_RD, o_RD = (of_input + of_state).chunk(4, -1)

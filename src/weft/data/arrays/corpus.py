@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.data.arrays.files import ArrayFiles
 from weft.data.arrays.tokenizer import DATA_URL
-from weft.data.pairs import Row, RowError
+from weft.data.pairs import Pair, Row, RowError
 from weft.errors import DataError
 from weft.recipe.choices import DRAWINGS
 
@@ -65,7 +65,7 @@ class ArrayCorpus:
     def paths(self) -> tuple[str, ...]:
         return self.corpus.paths()
 
-    def _located(self, files: ArrayFiles, table: str, number: int, row: object) -> object:
+    def _located(self, files: ArrayFiles, table: str, number: int, row: Pair | RowError) -> Pair | RowError:
         if isinstance(row, RowError) or not row.source.strip() or row.source.startswith(DATA_URL):
             return row
         if self.drawings is not None:

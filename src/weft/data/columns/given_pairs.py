@@ -28,7 +28,19 @@ class GivenPairs(NamedTuple):
 
 
 def given_pairs(recipe: Recipe, file: str, columns: tuple[str, str] | None = None) -> GivenPairs:
-    """The pairs of a file for a run of this recipe; ``columns``: source and target, by name or number."""
+    """The pairs of a file for a run of this recipe; ``columns``: source and target, by name or number.
+
+    Names of arrays are relative to the file, which the user named: they may leave its folder.
+    """
+    given = _given_pairs(recipe, file, columns)
+    if not recipe.tokenizer.reads_arrays:
+        return given
+    from weft.data.arrays.corpus import array_corpus
+
+    return given._replace(corpus=array_corpus(given.corpus, file, outside=True))
+
+
+def _given_pairs(recipe: Recipe, file: str, columns: tuple[str, str] | None) -> GivenPairs:
     sources = recipe.model.sources.count
     if file == "-" or not Path(file).exists():  # reading it reports why
         return GivenPairs(pair_file(file, sources=sources))

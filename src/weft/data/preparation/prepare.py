@@ -46,6 +46,7 @@ from weft.data.store.token_store import PairStore, StoreWriter, TokenStore
 from weft.data.store.worker_processes import parallel_map
 from weft.errors import DataError, RecipeError, warn
 from weft.recipe import CorpusSettings, Recipe
+from weft.recipe.choices import DRAWINGS
 from weft.runs.length_limits import SMALLEST, LengthLimits
 from weft.runs.locks import is_empty_folder, lock_folder
 from weft.runtime.activity import activity
@@ -124,6 +125,7 @@ def _prepare(
         raise DataError("data.prepared: a folder cannot record Python functions; prepare without a folder")
     exists = folder is not None and folder.exists() and not is_empty_folder(folder)
     entries = find_corpora(recipe, "train", allow_missing=exists)
+    _check_drawings(recipe, entries)
     mixed = [Part(0, 1, **entry.mixing) for entry in entries]
     Mixture(mixed, seed=recipe.seed).check(recipe.training.steps)  # before a long preparation
     if folder is not None and exists:
@@ -139,6 +141,16 @@ def _prepare(
     if recipe.data.streaming:
         return _stream(recipe, entries, tokenizers, transforms)
     return store.prepare(tokenizers)
+
+
+def _check_drawings(recipe: Recipe, entries: Sequence[CorpusEntry]) -> None:
+    """Fail if the names of drawings would be read as texts."""
+    for name in (entry.name for entry in entries if entry.name in DRAWINGS):
+        if recipe.tokenizer.kind != "picture":
+            raise RecipeError(
+                f"tokenizer.kind: {recipe.tokenizer.kind!r} would read the names of the pictures of {name!r}; "
+                "set it to 'picture'"
+            )
 
 
 def _open(

@@ -87,7 +87,9 @@ def log_sum_exp_by_softmax(values_RV: Tensor) -> Tensor:
 def allows_fusion(logits_RV: Tensor, state: SearchState, constraints: Sequence[LogitsConstraint], k: int) -> bool:
     """Whether the best ``k`` tokens of every row can be found, and used, by kernels."""
     simple = not constraints or (len(constraints) == 1 and isinstance(constraints[0], NoLoops))
-    return logits_RV.is_cuda and simple and state.limits.prefixes_BP is None and k <= logits_RV.shape[1]
+    limits = state.limits
+    free = limits.prefixes_BP is None and limits.required is None
+    return logits_RV.is_cuda and simple and free and k <= logits_RV.shape[1]
 
 
 def best_tokens(

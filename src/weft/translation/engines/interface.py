@@ -43,6 +43,10 @@ class TranslationRequest:
     not been tokenized."""
     prefixes: Sequence[Sequence[int]] = ()
     """The token ids that the outputs of each source must begin with; empty: none."""
+    required: Sequence[Sequence[Sequence[Sequence[int]]]] = ()
+    """The terms that the output of each source contains, each as token ids of its variants; empty: none."""
+    terms: Sequence[Sequence[tuple[str, ...]]] = ()
+    """The variants of these terms as texts, and of those that cannot be required; empty: none."""
     n_best: int = 1
     return_attention: bool = False
     return_trace: bool = False
@@ -72,7 +76,8 @@ class TranslationRequest:
         """The texts of the request in parts of at most ``size``."""
         for start in range(0, len(self.texts), size):
             part = slice(start, start + size)
-            yield replace(self, texts=self.texts[part], prefixes=self.prefixes[part])
+            of_part = {name: getattr(self, name)[part] for name in ("texts", "prefixes", "required", "terms")}
+            yield replace(self, **of_part)
 
     def select(self, rows: Iterable[int]) -> TranslationRequest:
         """The request for some of the sources."""
@@ -84,6 +89,8 @@ class TranslationRequest:
             texts=[self.texts[row] for row in indices] if self.texts else (),
             sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
             prefixes=[self.prefixes[row] for row in indices] if self.prefixes else (),
+            required=[self.required[row] for row in indices] if self.required else (),
+            terms=[self.terms[row] for row in indices] if self.terms else (),
             decoders=[self.decoders[row] for row in indices] if self.decoders else (),
         )
 

@@ -50,6 +50,8 @@ from weft.tree import Tree, leaves
 if TYPE_CHECKING:
     from weft.search.loop import StepLoop
 
+MAX_BANKS = 8
+"""Hypotheses of greedy search with required terms: one for every number of their tokens, the largest numbers first."""
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
 Strategy = Callable[[StepModel, SearchRequest, SearchSettings], Sequence[list[Hypothesis]]]
@@ -188,20 +190,25 @@ class TorchEngine:
         ids = torch.from_numpy(sources.ids_N if sources.are_arrays else sources.ids_N.astype(np.int64))
         batch = Ragged(ids, Layout(torch.from_numpy(sources.lengths_B.astype(np.int64))))
         with torch.no_grad(), self._tf32():
+            if request.settings.ctc:
+                from weft.models.ctc import joint_model
+
+                joint = joint_model(self.model, request.settings.ctc)
+                return self._started(request.start, joint), joint.encode(batch.to(self.device))
             if not request.prompts:
-                return self._started(request.start), self.execution.encode(batch)
+                return self._started(request.start, self.model), self.execution.encode(batch)
             from weft.models.prompted_lm import PromptedLM
 
             model = PromptedLM(self.model, specials.BEGIN, self.execution.read_prompts)
             return model, model.encode(to_device(ids, self.device).view(batch.rows, -1))
 
-    def _started(self, start: tuple[int, ...]) -> StepModel:
-        """The model after all but the last token of a start."""
+    def _started(self, start: tuple[int, ...], model: StepModel) -> StepModel:
+        """A model after all but the last token of a start."""
         if len(start) == 1:
-            return self.model
+            return model
         from weft.translation.engines.torch import StartedModel
 
-        return StartedModel(self.model, start[:-1])
+        return StartedModel(model, start[:-1])
 
     def search_rows(self, request: TranslationRequest, rows: Rows) -> Sequence[list[Hypothesis]]:
         """The hypotheses of some of the sources, searched together or, if memory is not enough, in parts."""
@@ -239,7 +246,7 @@ class TorchEngine:
             rng_keys=[] if settings.kind in DETERMINISTIC else [rng_key(source) for source in request.sources],
             seed=self.seed,
             banned=[*self._phrases("banned", settings.banned), *settings.banned_ids],
-            required=[self._phrases("required", settings.required)] * len(rows) if settings.required else (),
+            required=self._required(request),
             decode=lambda sentence, ids: (decoders[sentence] if decoders else self.tokenizer.decode)(ids),
             n_best=request.n_best,
             return_attention=request.return_attention,
@@ -252,7 +259,10 @@ class TorchEngine:
 
     def _source_lengths(self, request: TranslationRequest) -> list[int]:
         """Source lengths for a coverage penalty."""
-        lengths: list[int] = IdRows.of(request.sources).lengths_B.tolist()
+        sources = IdRows.of(request.sources)
+        if sources.are_arrays:
+            raise SearchError("search.coverage_penalty: is for sources that are texts; set it to 0")
+        lengths: list[int] = sources.lengths_B.tolist()
         if request.prompts or not any(lengths):
             raise SearchError("search.coverage_penalty: this model has no source to cover; set it to 0")
         return lengths
@@ -264,6 +274,13 @@ class TorchEngine:
 
             return ObservedLoop(request.observer)
         return self.execution.loop
+
+    def _required(self, request: TranslationRequest) -> list[list[Sequence[Sequence[int]]]]:
+        """The terms that the output of each source contains: those of the request, and the phrases of the settings."""
+        if not request.required and not request.settings.required:
+            return []
+        phrases = [[phrase] for phrase in self._phrases("required", request.settings.required)]
+        return [[*terms, *phrases] for terms in request.required or [()] * len(request.sources)]
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:
         """Phrases as token ids."""
@@ -315,6 +332,14 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
         raise SearchError(
             f"{option('n_best', request.n_best)}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
         )
+    if any(request.required):
+        from weft.search.beam import BeamOptions, beam_search
+
+        check_required(settings, request)
+        most = max(sum(min(map(len, variants)) for variants in terms) for terms in request.required)
+        size = min(most + 1, MAX_BANKS)
+        options = BeamOptions(size, ranking_of(settings), stop="outranked", finish=1, per_bank=1)
+        return beam_search(model, request, options)
     from weft.search.sampling import greedy_search
 
     return greedy_search(model, request, ranking_of(settings))
@@ -349,18 +374,18 @@ def beam(model: StepModel, request: SearchRequest, settings: SearchSettings) -> 
         groups=settings.groups,
         diversity=settings.diversity,
     )
-    if not any(request.required):
-        return beam_search(model, request, options)
-    refuse(settings, "search.required", groups=1)
-    if settings.stop not in (None, "finished"):
-        raise SearchError("search.stop: with search.required it is always 'finished'; leave it unset")
+    if any(request.required):
+        refuse(settings, "search.required", groups=1)
+        check_required(settings, request)
+    return beam_search(model, request, options)
+
+
+def check_required(settings: SearchSettings, request: SearchRequest) -> None:
+    """Fail on what a search with required terms cannot do."""
     if any(request.prefixes):
         raise SearchError("search.required: cannot be used with a forced prefix; require it as a phrase")
     if request.return_trace:
         raise SearchError("search.required: a beam with required phrases keeps no trace")
-    from weft.search.constrained_beam import constrained_beam_search
-
-    return constrained_beam_search(model, request, options)
 
 
 def ranking_of(settings: SearchSettings) -> Ranking:

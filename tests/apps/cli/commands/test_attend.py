@@ -166,3 +166,38 @@ def test_which_tokens_were_copied(command: Command, runs: Runs) -> None:
     assert [line.split()[0] for line in (never, d, end)] == ["never", "d", "</s>"]
     assert never.split()[1] == "1.00" and d.split()[1] == "0.00"
     assert "copied" not in command("attend", runs("lstm"), *WORDS)[0]
+
+
+DIGITS = """
+[data]
+train = "drawn-digits"
+train_size = 40
+[tokenizer]
+kind = "picture"
+target_kind = "character"
+joint = false
+[model]
+embedding = 8
+encoder = {hidden = 8, layers = 1}
+decoder = {hidden = 8, layers = 1}
+stem = {kind = "columns", widths = [2, 3, 5]}
+[training]
+steps = 2
+batch_tokens = 20000
+validate_every = 0
+device = "cpu"
+"""
+
+
+def test_attention_is_drawn_on_pictures(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("digits.toml").write_text(DIGITS, "utf-8")
+    command("train", "digits.toml", "--out", "run")
+    command("data", "generate", "drawn-digits", "-n", 1, "--out", "digits")
+    [picture] = Path("digits/pictures").glob("*.png")
+    text, _ = command("attend", "run", picture, "--target", "40+7")
+    assert text.startswith("40+7\n\n4 ") and "log p" in text
+    text, _ = command("attend", "run", picture, "--to", "map.svg")
+    assert text == "map.svg\n" and "animation-delay" in Path("map.svg").read_text("utf-8")
+    text, _ = command("attend", "run", picture, "--to", "map.png")
+    assert Path("map.png").read_bytes().startswith(b"\x89PNG")

@@ -71,3 +71,19 @@ class TestBias:
     def test_errors(self, refusal: Refusal, runs: Runs) -> None:
         assert "did you mean 'turkish'?" in refusal("probe", "bias", runs("lstm"), "--templates", "turkis")
         assert "no.toml: cannot be read" in refusal("probe", "bias", runs("lstm"), "--templates", "no.toml")
+
+
+class TestStates:
+    def test_a_file_in_the_terminal_as_data_and_as_a_picture(
+        self, command: Command, runs: Runs, tmp_path: Path
+    ) -> None:
+        lines, path = tmp_path / "first.tsv", tmp_path / "states.svg"
+        lines.write_text("".join(f"{text}\t{text[0]}\t1\n" for text in ("a b c", "b c a", "b a", "a c") * 8), "utf-8")
+        text, _ = command("probe", "states", runs("lstm"), lines)
+        assert "first, layer 1" in text and "words since it was stated" in text and "Fitted to 16 texts" in text
+        data = json.loads(command("probe", "states", runs("language"), lines, "--to", path, "--json")[0])
+        assert [*data["properties"]] == ["first"] and data["texts"] == 32 and path.exists()
+
+    def test_errors(self, refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+        assert refusal("probe", "states", runs("lstm"), tmp_path / "no.tsv").endswith("no.tsv: no such file")
+        assert "its tokens spell 0 of 20 texts" in refusal("probe", "states", runs("lstm"), "--limit", "20")

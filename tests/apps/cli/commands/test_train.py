@@ -120,3 +120,17 @@ class TestResume:
     def test_an_empty_folder_can_be_used(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "run").mkdir()
         assert command("train", "addition", *changes(), "--out", tmp_path / "run")[0] == f"{tmp_path / 'run'}\n"
+
+
+def test_the_languages_of_a_run() -> None:
+    from weft.apps.cli.commands.train import language_changes
+
+    assert language_changes(None) == []
+    assert language_changes("en-fr") == ["serve.source=en", "serve.target=fr"]
+    assert language_changes("zh-Hans:en") == ["serve.source=zh-Hans", "serve.target=en"]
+
+
+@pytest.mark.parametrize("given", ["en", "en-", "a-b-c"])
+def test_languages_that_are_no_pair(refusal: Callable[..., str], given: str) -> None:
+    expected = f"--languages {given}: expected SOURCE-TARGET, for example en-fr, or en-US:fr-FR"
+    assert expected in refusal("train", "grammar", "--languages", given)

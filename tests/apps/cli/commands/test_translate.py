@@ -630,6 +630,21 @@ class TestText:
         command("translate", runs("lstm"), path, "--text", "--output", out)
         assert out.read_text("utf-8") == f"{first} {second}\n\n  - {third}\n"
 
+    def test_a_glossary(self, command: Command, refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+        lines, terms, out = tmp_path / "lines.txt", tmp_path / "terms.tsv", tmp_path / "out.txt"
+        lines.write_text("a b c\n\nd\n", "utf-8")
+        terms.write_text("a b\te\n", "utf-8")
+        asked = ("translate", runs("lstm"), lines, "--glossary", terms)
+        shown = command(*asked)
+        assert "e" in shown.stdout.splitlines()[0].split() and len(shown.stdout.splitlines()) == 3
+        assert "glossary of 1 term: 1 of 3 outputs have terms, 0 of these lack one" in shown.stderr
+        command(*asked, "--output", out)
+        assert out.read_text("utf-8") == shown.stdout
+        assert command(*asked, "--search", "greedy").stdout.split()
+        terms.write_text("\n", "utf-8")
+        assert "terms.tsv: no terms; expected lines of a source term" in refusal(*asked)
+        assert refusal(*asked, "--ray", "local").startswith("--glossary: cannot be used with --ray")
+
     @pytest.mark.parametrize("option", [["--n-best", "2"], ["--align"], ["--ray", "local"]])
     def test_options_that_need_single_sentences(
         self, refusal: Refusal, runs: Runs, source: Path, option: list[str]

@@ -9,7 +9,7 @@ import pytest
 
 from weft.apps.cli import COMMANDS, SECTIONS
 from weft.apps.cli.commands.data import TASK_NAMES
-from weft.tasks import PICTURE_TASKS, TASKS
+from weft.tasks import TASKS
 
 
 @pytest.fixture
@@ -65,5 +65,5 @@ def test_arguments_are_listed_by_their_names(help_of: Callable[..., str]) -> Non
 
 
 def test_the_help_lists_the_built_in_corpora(help_of: Callable[..., str]) -> None:
-    assert TASK_NAMES.replace(" or ", ", ").split(", ") == [*TASKS, *PICTURE_TASKS]
+    assert TASK_NAMES.replace(" or ", ", ").split(", ") == [*TASKS]
     assert TASK_NAMES in " ".join(help_of("data", "generate").split())

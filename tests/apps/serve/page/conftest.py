@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from apps.serve.servers import running_server, settings
+from apps.serve.servers import PATIENCE, running_server, settings
 from weft.apps.serve import create_app
 from weft.recipe import make_recipe
 from weft.training.train import train
@@ -86,8 +86,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def service(folder: Path) -> Iterator[str]:
-    """The address of a service that has them."""
-    with running_server(create_app([folder / name for name in MODELS], settings())) as server:
+    """The address of a service that has them; a busy machine takes more than a minute for a long text."""
+    with running_server(create_app([folder / name for name in MODELS], settings(deadline=PATIENCE))) as server:
         yield server.url.rstrip("/")
 
 

@@ -12,7 +12,9 @@ from weft.errors import plural
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.translation.results import HeadAttention
+    from weft.pictures.attention_panels import AttentionPanels
+    from weft.translation.results import HeadAttention, Translation
+    from weft.translation.translator import Translator
 
 DEFAULT_KINDS = ("cross", "decoder", "encoder")
 """Kinds in order of preference; without --kind, the first one that the model has."""
@@ -40,16 +42,14 @@ def command(
     By default the map is over words, or over tokens where a side is a single word; for a Transformer it is the mean
     over the heads of the second-to-last layer. --layer, --head and --kind select another map, over tokens; --heads
     shows all of them. For a model that copies (model.copy), a table shows how much of each token was copied.
+
+    If sources are pictures, SENTENCE is the file of one, and its attention is drawn on it: a panel for each token, or,
+    as .svg, one token after the other.
     """
     check_picture(to)
     check_runs(run)
     check_adapter(run, adapter)
-    from rich.console import Console
-
-    from weft.evaluation.alignment import write_pharaoh
-    from weft.pictures.attention_map import draw_map, terminal_map
-    from weft.pictures.terminal import terminal_copied_tokens
-    from weft.translation.word_alignment import attention_view
+    from weft.pictures.attention_panels import panels_of
 
     if heads or layer is not None or head is not None or kind is not None:
         selection = HeadSelection(kind, layer, head)
@@ -61,6 +61,21 @@ def command(
         return
     model = load_runs(run, device=device, adapter=adapter)
     translation, _ = model.attend(sentence, target)
+    if (panels := panels_of(model, translation)) is not None:
+        _show_panels(panels, to, translation)
+        return
+    _show_map(model, translation, tokens=tokens, to=to)
+
+
+def _show_map(model: Translator, translation: Translation, *, tokens: bool, to: Path | None) -> None:
+    """A map over words or tokens, with its links and how much was copied."""
+    from rich.console import Console
+
+    from weft.evaluation.alignment import write_pharaoh
+    from weft.pictures.attention_map import draw_map, terminal_map
+    from weft.pictures.terminal import terminal_copied_tokens
+    from weft.translation.word_alignment import attention_view
+
     view = attention_view(translation, tokens=tokens)
     assert view is not None  # `attend` raises if there is none
     weights_TS, columns, rows = view.attention
@@ -123,6 +138,22 @@ class HeadSelection(NamedTuple):
                 f"{options}: this model has {plural(layers, 'layer')} and {plural(heads, 'head')} at most"
             )
         return self
+
+
+def _show_panels(panels: AttentionPanels, to: Path | None, translation: Translation) -> None:
+    """Attention on a picture."""
+    from rich.console import Console
+
+    from weft.pictures.attention_panels import draw_panels, terminal_panels
+
+    if to is not None:
+        is_svg = to.suffix.lower() == ".svg"
+        typer.echo(draw_panels(panels, to, title=translation.text, animated=is_svg))
+        return
+    console = Console(highlight=False)
+    console.print(f"{translation.text}\n", markup=False)
+    console.print(terminal_panels(panels))
+    console.print(f"\nlog p {translation.log_probability:.3f}", markup=False)
 
 
 def _show_grid(maps: list[HeadAttention], to: Path | None, title: str) -> None:

@@ -160,7 +160,9 @@ def scaling(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="Write JSON, SVG and PNG into this folder.", show_default=False),
+        typer.Option(
+            "--to", "--out", metavar="DIR", help="Write JSON, SVG and PNG into this folder.", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

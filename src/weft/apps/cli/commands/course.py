@@ -37,7 +37,7 @@ def start_command(
         str,
         typer.Argument(metavar="CHAPTER", help="A chapter, or the name of one exercise.", show_default=False),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder for the files.")] = Path(),
+    to: Annotated[Path, typer.Option("--to", "--out", metavar="DIR", help="The folder for the files.")] = Path(),
 ) -> None:
     """Write the stub files of a chapter: functions with docstrings, to be completed.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.apps.cli.arguments import AcceptNewData, Changes, Json, Source, Target
+from weft.apps.cli.commands.data_clean import clean_command
 from weft.apps.cli.terminal.help_text import CommandGroup
 from weft.errors import DataError, plural
 from weft.runtime.activity import activity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from weft.recipe import Recipe
 
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
+app.command("clean", epilog="Try:  weft data clean pairs.tsv --drop 5% --out clean.tsv")(clean_command)
 What = Annotated[
     str, typer.Argument(metavar="RECIPE|FILE", help="A recipe, a file or a folder of pairs; - is standard input.")
 ]
@@ -237,14 +239,14 @@ def generate_command(
     """
     from weft.data.reading.pair_files import write_pairs
     from weft.recipe import parse_change
-    from weft.tasks import PICTURE_TASKS, generate, write_pictures
+    from weft.tasks import TASKS, generate, write_pictures
 
     options: dict[str, Any] = {}
     for change in changes or []:
         path, value = parse_change(change)
         options[".".join(path)] = value
     pairs = _generated(generate(task, split, count, seed=seed, options=options), count)
-    if task in PICTURE_TASKS:
+    if TASKS[task].draw is not None:
         if out is None or out.suffix:
             raise DataError(f"{task}: its sources are pictures; give a folder to write them into with --out FOLDER")
         pairs, out = write_pictures(task, pairs, out), out / f"{split}.tsv"

@@ -71,7 +71,7 @@ def command(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Write the translations to this file, one line for each item."),
+        typer.Option("--output", "--out", help="Write the translations to this file, one line for each item."),
     ] = None,
     accept_new_data: AcceptNewData = False,
     as_json: Json = False,

@@ -32,7 +32,9 @@ def command(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="The page to write; by default history.html.", show_default=False),
+        typer.Option(
+            "--to", "--out", metavar="FILE", help="The page to write; by default history.html.", show_default=False
+        ),
     ] = None,
     as_json: Json = False,
     quick: Annotated[

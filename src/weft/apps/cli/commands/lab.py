@@ -37,7 +37,7 @@ def command(
     to: Annotated[
         Path | None,
         typer.Option(
-            "--to", metavar="DIR", help="Write JSON, a page, SVG and PNG into this folder.", show_default=False
+            "--to", "--out", metavar="DIR", help="Write JSON, a page, SVG and PNG into this folder.", show_default=False
         ),
     ] = None,
     as_json: Json = False,

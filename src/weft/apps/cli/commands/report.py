@@ -37,7 +37,9 @@ from weft.files import json_text
 
 Page = Annotated[
     Path | None,
-    typer.Option("--to", help="The page to write; by default report.html in the run folder.", show_default=False),
+    typer.Option(
+        "--to", "--out", help="The page to write; by default report.html in the run folder.", show_default=False
+    ),
 ]
 
 

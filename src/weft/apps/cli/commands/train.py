@@ -38,6 +38,12 @@ Lora = Annotated[
         help="Train adapters (LoRA) instead of all weights, for example rank=16 or rank=16,alpha=32,dropout=0.1.",
     ),
 ]
+Languages = Annotated[
+    str | None,
+    typer.Option(
+        "--languages", metavar="SOURCE-TARGET", help="The languages of the run, as weft serve names them: en-fr."
+    ),
+]
 Restarts = Annotated[
     int, typer.Option("--restarts", min=0, help="How often to restart the workers after one has died.")
 ]
@@ -61,6 +67,7 @@ def command(
     out: Annotated[Path | None, typer.Option("--out", help="The run folder; by default runs/NAME.")] = None,
     start: Start = None,
     lora: Lora = None,
+    languages: Languages = None,
     minutes: Minutes = None,
     evaluate: Evaluate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume a run that was interrupted.")] = False,
@@ -93,7 +100,7 @@ def command(
     if launch_has_ended():
         return
     pairs = find_pairs(recipe, source, target, like, resume=resume)
-    changes = [*lora_changes(lora), *(changes or [])]
+    changes = [*language_changes(languages), *lora_changes(lora), *(changes or [])]
     request = TrainingRequest(recipe or "", changes, out, start, resume, minutes, evaluate, pairs)
     request = request._replace(accept_new_data=accept_new_data)
     request.check_options(several_workers=workers > 1 or "RANK" in os.environ)
@@ -297,6 +304,19 @@ def lora_changes(given: str | None) -> list[str]:
     if changes and ranks in ([], ["0"]):
         raise RecipeError(f"--lora {given}: needs a rank, for example rank=16")
     return changes
+
+
+def language_changes(given: str | None) -> list[str]:
+    """``--languages en-fr`` as changes of settings: serve.source=en and serve.target=fr."""
+    from weft.apps.serve.settings import split_languages
+    from weft.errors import RecipeError
+
+    if given is None:
+        return []
+    names = split_languages(given)
+    if not all(name.strip() for name in names):
+        raise RecipeError(f"--languages {given}: expected SOURCE-TARGET, for example en-fr, or en-US:fr-FR")
+    return [f"serve.{side}={name.strip()}" for side, name in zip(("source", "target"), names, strict=True)]
 
 
 def without_worker_options(arguments: list[str]) -> list[str]:

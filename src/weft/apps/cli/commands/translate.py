@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -38,6 +39,7 @@ from weft.apps.cli.confidence_options import (
     ShowConfidence,
     ShowFlags,
 )
+from weft.apps.cli.translate_documents import DocumentOptions, Format, Text, translate_documents
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
     RayAddress,
@@ -53,7 +55,9 @@ from weft.errors import DataError, plural
 from weft.runtime.activity import Activity, activity
 
 if TYPE_CHECKING:
+    from weft.apps.texts.sentences import Splitter
     from weft.data.reading.lines import BadLine
+    from weft.translation.glossary import Glossary
     from weft.translation.output_format import OutputFormat
     from weft.translation.results import Translation
     from weft.translation.resumable_output import ResumableOutput
@@ -69,6 +73,7 @@ Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
+        "--out",
         callback=_unless_standard_output,
         help="Write to this file, which appears once it is complete; with --ray, a folder.",
     ),
@@ -80,9 +85,12 @@ Align = Annotated[
 ]
 
 
-Text = Annotated[
-    bool,
-    typer.Option("--text", help="Lines may have several sentences: each is translated, and the layout stays."),
+GlossaryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary",
+        help="Terms to use: lines of a source term, tab, target term (variants: a|b); without a target, it is kept.",
+    ),
 ]
 
 
@@ -100,6 +108,9 @@ class TranslationJob(NamedTuple):
     """Where to list the outputs that are left out for their confidence."""
     text: bool = False
     """Whether a line may have several sentences."""
+    splitter: Splitter | None = None
+    """Splits them; None: as the model that is loaded needs."""
+    glossary: Glossary | None = None
 
     @property
     def first_line(self) -> int:
@@ -108,9 +119,11 @@ class TranslationJob(NamedTuple):
 
     @property
     def search(self) -> WindowSearch:
+        from weft.apps.texts.lines import translate_lines
         from weft.translation.windows import WindowSearch
 
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, self.text)
+        lines = partial(translate_lines, splitter=self.splitter) if self.text else None
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines, self.glossary)
 
     def check_text(self, ray: str | None) -> None:
         """Fail on options that need single sentences."""
@@ -162,6 +175,7 @@ class TranslationJob(NamedTuple):
             "--json": self.format.as_json,
             **judged,
             **({"--text": True} if self.text else {}),
+            **({} if self.glossary is None else {"--glossary": self.glossary.digest}),
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -182,6 +196,8 @@ def command(
     target_language: TargetLanguage = None,
     search: Search = None,
     text: Text = False,
+    format: Format = None,
+    glossary: GlossaryFile = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Align = False,
     confidence: ShowConfidence = False,
@@ -201,6 +217,7 @@ def command(
 ) -> None:
     """Translate lines: one line in, one line out, in order.
 
+    Documents (.html, .xml, .md, .srt, .vtt, .po, .xliff, .json) are translated whole, with their tags and placeholders.
     With --n-best N, each line gets up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated becomes an empty line (with --json, an object with an "error"); exit code 3.
 
@@ -208,34 +225,49 @@ def command(
     an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
     the lines; once all have finished, the same command with --merge joins their outputs.
     """
-    policy, file = BadLinePolicy(bad_lines), one_file(files, ray)
+    file = one_file(files, ray)
     _check_resume(file, output, resume=resume)
-    arguments = RunArguments(run, more, device, precision, engine, adapter)
-    arguments.check()
+    (arguments := RunArguments(run, more, device, precision, engine, adapter)).check()
     judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review, flags)
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     check_file(file)
+    document = DocumentOptions(format, n_best, align, as_json, judging, bad_lines, bool(resume or part or merge or ray))
+    terms = _read_glossary(glossary, ray)
+    if (format := document.format_of(file, text=text)) is not None:
+        options = settings if terms is None else {**settings, "glossary": terms}
+        return translate_documents(arguments, file, format, output, options, flags=flags)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
-    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text)
+    policy = BadLinePolicy(bad_lines)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text, glossary=terms)
     job.check_text(ray)
     if ray is not None:
         translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
-    elif merge:
+    else:
+        _translate_lines(job, output, resume=resume, part=part, merge=merge)
+
+
+def _translate_lines(job: TranslationJob, output: Path | None, *, resume: bool, part: str | None, merge: bool) -> None:
+    """Translate the lines of a file, or of a part of it, or merge parts."""
+    if merge:
         merge_outputs(job, output, part=part)
     elif part is not None:
         translate_part(job, part, output, resume=resume)
-    else:
-        translate_file(job, output, resume=resume)
-
-
-def translate_file(job: TranslationJob, output: Path | None, *, resume: bool) -> None:
-    """Translate a whole file, to standard output or into another file."""
-    if output is None:
+    elif output is None:
         _translate(job.load(), job, job.stream(), _to_stdout)
         job.bad_lines.finish()
     else:
         translate_to_file(job, output, resume=resume)
+
+
+def _read_glossary(path: Path | None, ray: str | None) -> Glossary | None:
+    if path is None:
+        return None
+    from weft.translation.glossary import Glossary
+
+    if ray is not None:
+        raise DataError("--glossary: cannot be used with --ray; translate parts of the file with --part")
+    return Glossary.read(path)
 
 
 def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
@@ -289,12 +321,16 @@ def _translate(
     first_line: int = 1,
 ) -> None:
     """Window by window: read, translate, write."""
+    from weft.apps.texts.files import warn_of_clauses
+    from weft.apps.texts.sentences import Splitter
     from weft.translation import text_warnings
     from weft.translation.text_warnings import CHECKED_LINES, warn_of_sources, warn_of_unproven
 
     search = model.search_settings(job.settings)
+    splitter = Splitter.of_run(model)
+    job = job._replace(splitter=splitter)
     judged = JudgedOutputs(model, job.format, job.review)
-    outputs = cut_off = unproven = 0
+    outputs = cut_off = unproven = with_terms = lacking = 0
     with _counting(job.file):
         for window, results in job.search.translate_stream(model, stream, file=job.file):
             translations, content = format_window(job, window, results, first_line)
@@ -306,9 +342,16 @@ def _translate(
             first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations.values())
+            if job.glossary is not None:
+                with_terms += sum(bool(one.terms) for one in translations.values())
+                lacking += sum("term-missing" in one.flags for one in translations.values())
             if search.kind == "exact":
                 unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
     judged.finish()
+    warn_of_clauses(splitter)
+    if job.glossary is not None:
+        placed = f"{with_terms:,} of {plural(outputs, 'output')} have terms, {lacking:,} of these lack one"
+        print(f"weft: glossary of {plural(len(job.glossary), 'term')}: {placed}", file=sys.stderr)
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 

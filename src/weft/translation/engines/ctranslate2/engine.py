@@ -90,6 +90,8 @@ class CTranslate2Engine:
         reason = reason or unsupported_search(request.settings, n_best=request.n_best)
         if reason is None and (request.return_trace or any(request.prefixes)):
             return "CTranslate2 gives no trace, and its beams take no prefix"
+        if reason is None and any(request.required):
+            return "CTranslate2 has no required terms"
         if reason is None and request.start not in STARTS:
             return "its outputs start with other tokens than <s> or </s>, which CTranslate2 counts in their length"
         return reason or self._too_large(request)

@@ -52,7 +52,7 @@ export function attentionMap({ source, target, weights, label }, { width, highli
   const header = s(
     'g',
     { role: 'row' },
-    s('text', { role: 'columnheader', 'aria-label': 'output word', class: 'unseen' }),
+    s('text', { role: 'columnheader', class: 'unseen' }, 'output word'),
     columns.map((column, index) =>
       s(
         'text',

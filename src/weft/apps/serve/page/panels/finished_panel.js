@@ -38,7 +38,7 @@ export class FinishedPanel {
       'Finished hypotheses',
       { class: 'half-wide', help: HELP.beam, tools: [this.draws] },
       scrollable(
-        'Finished hypotheses',
+        'Finished hypotheses: the table',
         h(
           'table',
           { class: 'ranking' },

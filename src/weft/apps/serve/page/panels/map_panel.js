@@ -37,7 +37,7 @@ export class MapPanel {
       this.heads,
       this.note,
       this.overview,
-      scrollable(title, this.figure),
+      scrollable(`${title}: the map`, this.figure),
       this.table,
     );
   }

@@ -77,7 +77,7 @@ class Column {
       title: `${name}: where it looked`,
       name: `attention-${name}`,
     });
-    this.tree = new TreeFigure(`${name}: search tree`);
+    this.tree = new TreeFigure(`${name}: search tree, to scroll`);
     this.treePanel = panel(
       `${name}: search tree`,
       { figure: () => this.tree.svg, name: `search-tree-${name}`, tools: [this.tree.tools] },

@@ -26,7 +26,7 @@ export default class TrainingView {
     this.samples = h('div', { class: 'samples' });
     this.samplesNote = h('p', { class: 'hint' });
     const part = (title, name, figure) =>
-      panel(title, { figure: () => figure.querySelector('svg'), name }, scrollable(title, figure));
+      panel(title, { figure: () => figure.querySelector('svg'), name }, scrollable(`${title}: the curves`, figure));
     this.parts = {
       losses: part('Loss', 'loss', this.figures.losses),
       metrics: part('Metrics on the validation set', 'metrics', this.figures.metrics),

@@ -1,21 +1,13 @@
-"""Texts of several sentences: where they are split, that nothing else changes, and what their translations have."""
+"""Where sentences end, and clauses of long ones."""
 
 from __future__ import annotations
-
-import shutil
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.evaluation.calibrate import calibrate
-from weft.translation.flags import FlagRules
-from weft.translation.load import load
-from weft.translation.results import empty_translation
-from weft.translation.texts import Part, join_line, split_line, split_long, translate_lines, translate_text
-from weft.translation.translator import Translator
+from weft.apps.texts.sentences import Part, Splitter, split_line, split_long
+from weft.errors import DataError
 
 
 def sentences(line: str) -> list[str]:
@@ -88,36 +80,19 @@ class TestLongSentences:
         assert "".join(part.text for part in split_long(sentence, lambda text: len(text) < 20)) == sentence
 
 
-class TestTranslations:
-    def test_each_sentence_is_translated_alone(self, copier: Translator) -> None:
-        line = "  - a b . c d a . b ."
-        [joined] = translate_lines(copier, [line])
-        alone = [str(one) for one in copier.translate(["a b .", "c d a .", "b ."], return_attention=False)]
-        assert joined.text == "  - " + " ".join(alone) and joined.source == line and joined.ended in ("end", "length")
-        assert joined.log_probability == pytest.approx(
-            sum(one.log_probability for one in copier.translate(["a b .", "c d a .", "b ."], return_attention=False))
-        )
+class TestSplitter:
+    def test_a_given_one(self) -> None:
+        split = Splitter(lambda line: line.split("|"))
+        assert split("a |b|") == [Part("a ", True), Part("|", False), Part("b", True), Part("|", False)]
+        with pytest.raises(DataError, match="splitter: 'c' does not stand in the rest of its line; return its text"):
+            Splitter(lambda line: ["b", "c"])("a b")
 
-    def test_layout(self, copier: Translator) -> None:
-        text = "a b\n\n   \n\tc d\r\n- a\n"
-        outputs = [str(one) for one in copier.translate(["a b", "c d", "a"], return_attention=False)]
-        assert translate_text(copier, text) == "{}\n\n   \n\t{}\r\n- {}\n".format(*outputs)
-        assert translate_text(copier, "") == "" and translate_text(copier, " \n") == " \n"
+    def test_clauses_are_counted(self) -> None:
+        split = Splitter(longest=20)
+        assert len(split("when he had seen it, he slept. So.")) == 5 and split.divided == 1
+        assert len(split("it is short. So.")) == 3 and split.divided == 1
 
-    def test_confidence_and_flags_are_of_sentences(self, copier: Translator) -> None:
-        first = replace(empty_translation("a"), text="x", confidence=0.9)
-        second = replace(empty_translation("b"), text="y y y", confidence=0.4, ended="length")
-        second = replace(second, flag_rules=FlagRules(off=()))
-        layout = [Part("a", True), Part("  ", False), Part("b", True)]
-        joined = join_line("a  b", layout, [first, second])
-        assert (joined.text, joined.confidence, joined.ended) == ("x  y y y", 0.4, "length")
-        assert joined.flags == ("cut", "repeats")
-        assert join_line("  ", [Part("  ", False)], []).text == "  "
-
-    def test_sentences_longer_than_those_of_training_are_divided(self, copier: Translator, tmp_path: Path) -> None:
-        assert copier.folder is not None
-        shutil.copytree(copier.folder, tmp_path / "run")
-        run = load(tmp_path / "run")
-        calibrate(run, [(f"{a} {b} {c}", "a") for a in "abcd" for b in "abcd" for c in "abcd"])
-        [joined] = translate_lines(run, ["a b c d a , b c d a b c"])
-        assert joined.source_tokens.count("</s>") == 2
+    def test_words_that_are_abbreviations_before_numbers_only(self) -> None:
+        assert sentences("She said no. He left.") == ["She said no.", "He left."]
+        assert sentences("See no. 5. It is good.") == ["See no. 5.", "It is good."]
+        assert sentences("It is me. You left.") == ["It is me.", "You left."]

@@ -1,0 +1,117 @@
+"""Texts of several sentences and documents, translated by the service: `format` of /api/translate and of /translate.
+
+The service splits them into sentences, which are translated as others are, and puts the outputs together; the model is
+in another process. So limits, queues and batches are those of sentences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fastapi import Request
+
+from weft.apps.serve.errors import ServiceError
+from weft.apps.serve.jobs import settings_of, translate
+from weft.apps.serve.limits import check_texts, check_unicode
+from weft.apps.serve.models import ServedModel
+from weft.apps.texts.formats import read_document
+from weft.apps.texts.pieces import Document
+from weft.apps.texts.rendering import SentenceOutput
+from weft.apps.texts.sentences import Splitter
+from weft.apps.texts.translation import LOST, DocumentTranslation, Questions, Sentence, translation
+from weft.errors import DataError
+
+
+class _Progress(NamedTuple):
+    """The translation of a document: what is asked for next, or the result."""
+
+    sentences: list[Sentence]
+    result: DocumentTranslation | None = None
+
+
+async def documents_of(texts: Sequence[str], format: str, name: str) -> list[Document]:
+    """The documents that texts are; an error of the service if one is not well formed."""
+    for text in texts:
+        check_unicode(text, name)
+    try:
+        return [await asyncio.to_thread(read_document, text, format, name) for text in texts]
+    except DataError as error:
+        raise ServiceError(422, str(error)) from None
+
+
+async def translate_documents(
+    request: Request, model: ServedModel, payload: dict[str, Any], documents: Sequence[Document], name: str
+) -> list[list[DocumentTranslation]]:
+    """The translations of documents, for each its outputs by rank: as many as ``payload["n_best"]``.
+
+    Sentences of all documents are translated together. What takes long for a long document is done in a thread.
+    """
+    ranks = range(payload["n_best"])
+    questions = [translation(document, Splitter()) for document in documents for _ in ranks]
+    progress = [await asyncio.to_thread(_advanced, question, None) for question in questions]
+    records: dict[Sentence, dict[str, Any]] = {}
+    while any(one.result is None for one in progress):
+        sentences = dict.fromkeys(sentence for one in progress for sentence in one.sentences)
+        await _translate_new(request, model, payload, [one for one in sentences if one not in records], records, name)
+        for index, (sentences_of_one, result) in enumerate(progress):
+            if result is None:
+                outputs = [_output(records[sentence], index % len(ranks)) for sentence in sentences_of_one]
+                progress[index] = await asyncio.to_thread(_advanced, questions[index], outputs)
+    results = [one.result for one in progress if one.result is not None]
+    return [results[start : start + len(ranks)] for start in range(0, len(results), len(ranks))]
+
+
+def _advanced(questions: Questions, outputs: list[SentenceOutput] | None) -> _Progress:
+    """A translation after its last question was answered."""
+    try:
+        return _Progress(next(questions) if outputs is None else questions.send(outputs))
+    except StopIteration as end:
+        return _Progress([], end.value)
+
+
+async def _translate_new(
+    request: Request,
+    model: ServedModel,
+    payload: dict[str, Any],
+    sentences: Sequence[Sentence],
+    records: dict[Sentence, dict[str, Any]],
+    name: str,
+) -> None:
+    """Add the records of sentences."""
+    check_texts([sentence.text for sentence in sentences], settings_of(request), name)
+    for needs_links in (False, True):
+        new = [sentence for sentence in sentences if sentence.needs_links == needs_links]
+        texts = [sentence.text for sentence in new]
+        translated = await translate(request, model, {**payload, "attention": needs_links}, texts)
+        records |= {sentence: json.loads(record) for sentence, record in zip(new, translated, strict=True)}
+
+
+def record_of(source: str, document: DocumentTranslation) -> dict[str, Any]:
+    """A translated document as JSON: its text, and where its units differ in what is known of them."""
+    confidences = [unit.confidence for unit in document.units if unit.confidence is not None]
+    return {
+        "source": source,
+        "text": document.text,
+        "sentences": document.sentences,
+        "confidence": min(confidences, default=None),
+        "flags": sorted(document.flags),
+        "units": [
+            {"source": unit.source, "text": unit.text, "confidence": unit.confidence, "flags": list(unit.flags)}
+            for unit in document.units
+        ],
+    }
+
+
+def _output(record: dict[str, Any], rank: int) -> SentenceOutput:
+    """An output of a sentence, by its record."""
+    ranked = [record, *record["alternatives"]]
+    chosen = ranked[min(rank, len(ranked) - 1)]
+    words = chosen["word_attention"]
+    flags = tuple(flag for flag in chosen["flags"] if flag != LOST)
+    if words is None:
+        return SentenceOutput(chosen["text"], flags=flags, confidence=chosen["confidence"])
+    links = [(source, target) for source, target in chosen["links"]]
+    return SentenceOutput(chosen["text"], words["source"][:-1], words["target"], links, flags, chosen["confidence"])

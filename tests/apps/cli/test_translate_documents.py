@@ -1,0 +1,56 @@
+"""``weft translate`` of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+Refusal = Callable[..., str]
+Runs = Callable[[str], Path]
+
+
+def test_by_the_ending_of_the_file(command: Command, runs: Runs, tmp_path: Path) -> None:
+    page, out = tmp_path / "page.html", tmp_path / "out.html"
+    page.write_text("<p>a b</p>\n<script>c</script>\n", "utf-8")
+    printed = command("translate", runs("lstm"), page)
+    assert printed.stdout.startswith("<p>") and printed.stdout.endswith("</p>\n<script>c</script>\n")
+    shown = command("translate", runs("lstm"), page, "--output", out, "--flags")
+    assert out.read_text("utf-8") == printed.stdout and "weft: 1 sentence in 1 text\n" in shown.stderr
+    lines = command("translate", runs("lstm"), page, "--format", "lines").stdout
+    assert lines.count("\n") == 2
+
+
+def test_a_given_format(command: Command, runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "strings.txt"
+    path.write_text('{"key": "a b"}', "utf-8")
+    assert command("translate", runs("lstm"), path, "--format", "json").stdout.startswith('{"key": "')
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--format", "htm"],
+            "--format htm: expected lines, text, html, xml, markdown, srt, vtt, po, xliff, json; did you",
+        ),
+        (["--format", "html", "--text"], "--text and --format: choose one of them; --text is for files of lines"),
+        (["--n-best", "2"], "page.html: --n-best: not for a document (html); --format lines translates its lines"),
+        (["--json"], "page.html: --json: not for a document (html); --format lines translates its lines"),
+        (["--part", "1/2"], "page.html: --resume, --part, --merge and --ray: not for a document (html)"),
+    ],
+)
+def test_options_that_documents_do_not_have(
+    refusal: Refusal, runs: Runs, tmp_path: Path, options: list[str], message: str
+) -> None:
+    (tmp_path / "page.html").write_text("a", "utf-8")
+    assert message in refusal("translate", runs("lstm"), tmp_path / "page.html", *options)
+
+
+def test_bad_files(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text("<a>\n<b>", "utf-8")
+    message = refusal("translate", runs("lstm"), tmp_path / "a.xml", "--output", tmp_path / "b.xml")
+    assert "a.xml:2: not well-formed XML" in message and not (tmp_path / "b.xml").exists()
