@@ -182,6 +182,7 @@ def test_the_run_can_be_resumed_wherever_it_is_left(slow: Any, tmp_path: Path) -
             clock.passing(event)
             if isinstance(event, Revised):
                 break
+    assert isinstance(event, Revised)
     saved = weft.load_recipe(folder / "recipe.toml")
     assert saved.training.steps == event.steps
     finished = [*train_revised(saved, folder, TrainingOptions(resume=True))][-1]
