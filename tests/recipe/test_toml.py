@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.recipe import Recipe, TransformerEncoderSettings, make_recipe
-from weft.recipe.toml import Setting, settings_of, toml_value
+from weft.recipe.toml import Setting, leading_comments, settings_of, toml_value, with_comments, without_comments
 
 
 def test_the_values_of_a_setting_are_listed() -> None:
@@ -16,6 +16,13 @@ def test_the_values_of_a_setting_are_listed() -> None:
     assert settings["training.steps"].choices == settings["data.prompts"].choices == ()
     [positions] = [item for item in settings_of(TransformerEncoderSettings()) if item.name == "positions"]
     assert positions.meaning == "position encoding (sinusoidal, learned, relative, rotary, alibi, none)"
+
+
+def test_the_comments_at_the_head_are_taken_off() -> None:
+    text = "seed = 1\n\n[data]  # not at the head\n# nor this\n"
+    commented = with_comments(text, ["task: words", "steps: 7"])
+    assert leading_comments(commented) == ["task: words", "steps: 7"]
+    assert without_comments(commented) == without_comments(text) == text
 
 
 def test_every_listed_value_of_a_setting_is_known() -> None:

@@ -29,11 +29,11 @@ from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import evaluation_items_within, fit_run
+from weft.pairs.time_limit.revision import train_revised
 from weft.recipe import Recipe, parse_change
-from weft.recipe.toml import with_comments
+from weft.recipe.toml import with_comments, without_comments
 from weft.runs.layout import RunFolder
 from weft.runs.model_card import with_facts
-from weft.training import train as core
 from weft.training.distributed import SINGLE_PROCESS, Workers
 from weft.training.events import Event, Finished, Fitted, Started
 from weft.training.train import Events, TrainingOptions
@@ -111,8 +111,9 @@ def train(
     a file, a folder with train, valid and test, a tuple of two parallel files, or a list of pairs, which is saved
     beside the run folder. ``out``: the run folder, by default runs/NAME.
     ``minutes``: a time limit. Steps, warmup and the interval of validations are fitted to it by the measured speed, and
-    the recipe in the run folder has the new numbers; ``Finished.reason`` is "time" if the machine became slower. With
-    pairs, networks of different kinds race first, and the winner has the rest of the time (`weft.pairs.race`).
+    the recipe in the run folder has the new numbers. They are fitted again, with a `Revised` event, if the machine
+    becomes slower; ``Finished.reason`` is "time" if that was not enough. With pairs, networks of different kinds race
+    first, and the winner has the rest of the time (`weft.pairs.race`).
 
     For pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
     used with them. For pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose
@@ -230,7 +231,7 @@ def train_planned(
     if run.limit is not None:
         fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
-    events = annotated(core.train_with(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    events = annotated(train_revised(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
     if options.model is None and options.workers.is_main:
         events = _with_exports(events, RunFolder(run.folder), run.recipe)
     yield from events
@@ -238,15 +239,13 @@ def train_planned(
 
 def annotated(events: Events, run: RunFolder, comments: list[str]) -> Events:
     """Pass the events on; the recipe of the run folder gets these comments as soon as it is written."""
-    text = ""
+    has_comments = bool(comments)
     with closing(events):
         for event in events:
-            if isinstance(event, Started):
-                text = run.recipe.read_text("utf-8") if comments else ""
             if isinstance(event, Fitted):
                 comments = _fitted_comments(comments, event)
-            if text and isinstance(event, Started | Fitted):
-                save_text(run.recipe, with_comments(text, comments))
+            if has_comments and isinstance(event, Started | Fitted):
+                save_text(run.recipe, with_comments(without_comments(run.recipe.read_text("utf-8")), comments))
             yield event
 
 

@@ -79,6 +79,12 @@ def with_comments(text: str, comments: Sequence[str]) -> str:
     return "".join(f"{comment(line)}\n" for line in comments) + "\n" * bool(comments) + text
 
 
+def without_comments(text: str) -> str:
+    """A recipe without the comments at its head."""
+    lines = text.split("\n")
+    return "\n".join(lines[len(leading_comments(text)) :]).lstrip("\n")
+
+
 def comment(line: str) -> str:
     """A line of text as a comment; what a comment cannot contain becomes a space."""
     return "# " + "".join(character if character.isprintable() else " " for character in line)

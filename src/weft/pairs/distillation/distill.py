@@ -28,11 +28,11 @@ from weft.pairs.distillation.teachers import Teachers
 from weft.pairs.source import GivenPairs, as_source
 from weft.pairs.time_limit.budget import TimeLimit
 from weft.pairs.time_limit.fitting import fit_run
+from weft.pairs.time_limit.revision import train_revised
 from weft.pairs.train import PlannedRun, annotated, evaluated
 from weft.recipe import Recipe, load_recipe, parse_change
 from weft.recipe.files import find_recipe, read_tree
 from weft.runs.layout import RunFolder
-from weft.training import train as core
 from weft.training.events import Event, Started
 from weft.training.train import CHANGEABLE, Events, TrainingOptions
 
@@ -248,7 +248,7 @@ def _train(request: DistillationRequest, student: Student, run: PlannedRun, *, m
         tokenizers=None if student.has_own_tokenizer else request.teachers.tokenizers(),
     )
     comments = [] if resume else [f"distilled from: {request.teachers}", f"method: {request.method.describe()}"]
-    events = annotated(core.train_with(recipe, folder, options), RunFolder(folder), comments)
+    events = annotated(train_revised(recipe, folder, options), RunFolder(folder), comments)
     record = folder.with_name(f"{folder.name}.distillation") / RECORD
     for event in evaluated(events, run):
         if isinstance(event, Started):

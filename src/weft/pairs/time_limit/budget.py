@@ -141,7 +141,7 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
         needed = (speed.startup + enough) / SAFETY - seconds
         warn(_too_short(steps, speed.step, needed))
     if validations.number:
-        steps, every = _whole_intervals(steps, validations.number)
+        steps, every = whole_intervals(steps, validations.number)
         changes["validate_every"] = every
         validations = validations._replace(number=steps // every)
     changes |= {"steps": steps, "warmup": fit_warmup(settings, steps)}
@@ -172,7 +172,7 @@ def lengthened(
     updates = planned / (models + DISTILLATION if models > 1 else 1) - speed.startup - validations.seconds
     steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
     if validations.number:
-        steps, every = _whole_intervals(steps, validations.number)
+        steps, every = whole_intervals(steps, validations.number)
     else:
         every = settings.validate_every
     if steps <= settings.steps:
@@ -181,7 +181,7 @@ def lengthened(
     return settings.model_copy(update=changes)
 
 
-def _whole_intervals(steps: int, count: int) -> tuple[int, int]:
+def whole_intervals(steps: int, count: int) -> tuple[int, int]:
     """The number of steps and the validation interval, such that the last validation is at the last step.
 
     ``steps`` and ``count`` (of validations) are upper bounds.

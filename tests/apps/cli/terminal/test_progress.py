@@ -13,6 +13,7 @@ from rich.console import Console
 from weft.apps.cli.terminal import progress
 from weft.apps.cli.terminal.progress import ProgressReporter, machine, short
 from weft.pairs.race.events import RaceSkipped, TimeUsed
+from weft.pairs.time_limit.revision import Revised
 from weft.runtime.activity import activity
 from weft.training.events import Diagnosis, Event, Finished, Fitted, Started, Step, Validation
 
@@ -110,6 +111,16 @@ def test_the_end() -> None:
     assert end("time") == [
         "finished at step 40 in 12 s (the time is up)",
         "5,000 steps were planned, but the machine became slower; weft train RUN --resume continues up to them",
+    ]
+
+
+def test_a_revised_plan() -> None:
+    """Its steps are those that the message at the end names."""
+    revised = Revised(1_250, 2_100, 5_000, 0.5, 0.125)
+    assert printed([STARTED, revised, Finished(2_000, "time", 12.3, 30)], width=200).splitlines()[1:] == [
+        "the plan is revised at step 1,250: 2,100 steps instead of 5,000, since a step takes 0.5 s instead of 0.125 s",
+        "finished at step 2,000 in 12 s (the time is up)",
+        "2,100 steps were planned, but the machine became slower; weft train RUN --resume continues up to them",
     ]
 
 

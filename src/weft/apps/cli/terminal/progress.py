@@ -29,6 +29,7 @@ from weft.runtime.activity import Activity, observing
 from weft.translation.text_warnings import cut_off_outputs
 
 if TYPE_CHECKING:
+    from weft.pairs.time_limit.revision import Revised
     from weft.training.events import Averaged, Event, Fitted, Started, Step, Validation
 
 FIRST_SECONDS, PLAIN_SECONDS, MAX_PLAIN_SECONDS = 2, 10, 60
@@ -65,6 +66,7 @@ class ProgressReporter:
     def __call__(self, events: Iterable[Event]) -> Iterator[Event]:
         """Show the events and pass them on."""
         from weft.pairs.race.events import RaceEvent
+        from weft.pairs.time_limit.revision import Revised
         from weft.training.events import Averaged, Diagnosis, Finished, Fitted, Skipped, Started, Step, Validation
 
         try:
@@ -73,6 +75,8 @@ class ProgressReporter:
                     self._started(event)
                 elif isinstance(event, Fitted):
                     self._fitted(event)
+                elif isinstance(event, Revised):
+                    self._revised(event)
                 elif isinstance(event, Step):
                     self._step(event)
                 elif isinstance(event, Validation):
@@ -130,6 +134,12 @@ class ProgressReporter:
         most = "at most about" if started.stops_early else "about"
         validations = f", and {plural(started.validations, 'validation')}" if started.validations else ""
         self.console.print(f"{most} {rounded(seconds)} of updates on {machine(started.device)}{validations}")
+
+    def _revised(self, event: Revised) -> None:
+        self.console.print(str(event))
+        self.steps = event.steps
+        if self.bar is not None:
+            self.bar.update(self.task, total=event.steps)
 
     def _fitted(self, event: Fitted) -> None:
         started, self.started = self.started, None

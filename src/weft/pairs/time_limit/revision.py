@@ -1,0 +1,224 @@
+"""Training within a time limit whose plan is revised as its speed is observed.
+
+A plan is made at a speed that was measured on a few updates. If the machine becomes slower, the run would end at its
+limit in the middle of its schedule, with a learning rate that has hardly decayed. So the speed is observed, and if the
+planned steps do not fit, training ends at a checkpoint and is resumed with steps, warmup and validations that do. The
+run folder is a run that can be loaded and resumed at every moment.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from weft.data.preparation import PreparedCorpus
+from weft.pairs.time_limit.budget import SAFETY, VALIDATION_SHARE, fit_warmup, whole_intervals
+from weft.recipe import Recipe, TrainingSettings, load_recipe
+from weft.recipe.data import as_list
+from weft.runs.layout import RunFolder
+from weft.training import train as core
+from weft.training.events import Event, Fitted, Started, Step, Validation
+from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
+
+CHECKS = (0.25, 0.5, 0.75)
+"""The plan is compared with the observed speed when these fractions of the time have passed."""
+MAX_REVISIONS = 2
+TOLERANCE = 1.05
+"""A plan may take this many times what is left of the time: what it lacks is a few steps at the end of the schedule."""
+SKIPPED_STEPS = 5
+"""The first updates of a process are not observed: kernels are compiled and memory is allocated."""
+MIN_OBSERVED = 20
+"""Updates on which a revision is based."""
+
+
+@dataclass(frozen=True)
+class Revised(Event):
+    """The planned steps did not fit into the time, at the speed that was observed; the run continues with fewer.
+
+    The event `Fitted` of the new plan follows.
+    """
+
+    steps: int
+    planned_steps: int
+    """Steps of the plan before this one."""
+    step_seconds: float
+    """As observed."""
+    planned_step_seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"the plan is revised at step {self.step:,}: {self.steps:,} steps instead of {self.planned_steps:,}, since "
+            f"a step takes {self.step_seconds:.3g} s instead of {self.planned_step_seconds:.3g} s"
+        )
+
+
+class Pace(NamedTuple):
+    """Seconds of an update and of a validation, as observed."""
+
+    step: float
+    validation: float
+
+
+class ObservedPace:
+    """The speed of a run, from the moments at which its events arrive."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.skipped = self.steps = self.validations = 0
+        self.step_seconds = self.validation_seconds = 0.0
+
+    def add(self, event: Event) -> None:
+        now = time.monotonic()
+        seconds, self.last = now - self.last, now
+        if isinstance(event, Validation):
+            self.validations += 1
+            self.validation_seconds += seconds
+        elif self.skipped < SKIPPED_STEPS:
+            self.skipped += isinstance(event, Step)
+        else:  # saving a checkpoint is counted among the updates
+            self.steps += isinstance(event, Step)
+            self.step_seconds += seconds
+
+    def pace(self, planned: Fitted) -> Pace | None:
+        """None before there were enough updates. As long as there was no validation, it takes as long as planned."""
+        if self.steps < MIN_OBSERVED:
+            return None
+        validation = self.validation_seconds / self.validations if self.validations else planned.validation_seconds
+        return Pace(self.step_seconds / self.steps, validation)
+
+
+def revise_settings(settings: TrainingSettings, step: int, pace: Pace, seconds: float) -> TrainingSettings | None:
+    """Settings of a run at a step that has some seconds left; None if what it still has to do fits into them."""
+    every = settings.validate_every if pace.validation else 0
+    validations = settings.steps // every - step // every if every else 0
+    if (settings.steps - step) * pace.step + validations * pace.validation <= TOLERANCE * seconds:
+        return None
+    planned = SAFETY * seconds
+    if validations:
+        validations = min(validations, max(int(VALIDATION_SHARE * planned / pace.validation), 1))
+    further = int((planned - validations * pace.validation) / pace.step)
+    if further < 1:
+        return None
+    steps = step + further
+    changes = {}
+    if validations:
+        steps, every = whole_intervals(steps, max(round(steps * validations / further), 1))
+        changes["validate_every"] = every
+    if not step < steps < settings.steps:
+        return None
+    changes |= {"steps": steps, "warmup": fit_warmup(settings, steps), "save_every": min(settings.save_every, steps)}
+    return settings.model_copy(update=changes)
+
+
+class Revision(NamedTuple):
+    """A revised plan, and the event that reports it."""
+
+    fitted: FittedRun
+    event: Revised
+
+
+def train_revised(recipe: Recipe, folder: Path, options: TrainingOptions) -> Events:
+    """The events of `weft.training.train.train_with`, with a `Revised` event wherever the plan is revised.
+
+    Without ``options.fit`` there is no plan; nor is one revised that several processes, or a user's own model, train.
+    """
+    if options.fit is None or options.model is not None or options.workers.world_size > 1:
+        yield from core.train_with(recipe, folder, options)
+        return
+    plan = PlannedTraining(options)
+    revision = yield from plan.train(recipe, folder, options._replace(fit=plan.fit))
+    while revision is not None:
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        recipe = load_recipe(RunFolder(folder).recipe)
+        revision = yield from plan.train(recipe, folder, plan.resumption(revision), revision.event)
+
+
+class PlannedTraining:
+    """A training whose plan is compared with its speed, and what a resumption in the same process needs."""
+
+    def __init__(self, options: TrainingOptions) -> None:
+        self.options = options
+        self.fitted: FittedRun | None = None
+        self.prepared: PreparedCorpus | None = None
+        self.start = 0.0
+        self.checks = list(CHECKS)
+        self.revisions = 0
+
+    def fit(self, run: NewRun) -> FittedRun:
+        assert self.options.fit is not None
+        self.fitted = self.options.fit(run)
+        self.prepared = None if run.recipe.data.streaming else run.prepared
+        self.start = time.monotonic()
+        return self.fitted
+
+    def resumption(self, revision: Revision) -> TrainingOptions:
+        """The options of the training that continues with a revised plan."""
+        self.fitted, prepared = revision.fitted, self.prepared
+        self.revisions += 1
+        options = self.options._replace(resume=True, fit=lambda _: revision.fitted)
+        return options if prepared is None else options._replace(prepare=lambda *_, **__: prepared)
+
+    def train(
+        self, recipe: Recipe, folder: Path, options: TrainingOptions, revised: Revised | None = None
+    ) -> Generator[Event, None, Revision | None]:
+        """Train to the end, or until the plan is to be revised; returns the new one then.
+
+        ``revised``: passed on in place of the `Started` event, which belongs to the same run.
+        """
+        observed = ObservedPace()
+        with closing(core.train_with(recipe, folder, options)) as events:
+            for event in events:
+                if isinstance(event, Started) and revised is not None:
+                    RunFolder(folder).append_log(revised.record())
+                    event = revised
+                yield event
+                observed.add(event)
+                if isinstance(event, Step) and (revision := self.revision(event.step, observed)) is not None:
+                    return revision
+        return None
+
+    def revision(self, step: int, observed: ObservedPace) -> Revision | None:
+        """The revised plan, if it is time to compare it with the observed speed, and it does not fit."""
+        if self.fitted is None or self.revisions == MAX_REVISIONS:
+            return None
+        recipe, event, deadline = self.fitted
+        now, training = time.monotonic(), recipe.training
+        pace = observed.pace(event)
+        if pace is None or not self._is_due(now, deadline):
+            return None
+        closing_seconds = max(pace.validation - event.validation_seconds, 0.0) * (2 if training.averages else 1)
+        deadline -= closing_seconds
+        settings = revise_settings(training, step, pace, deadline - now)
+        if settings is None or settings.steps < max(
+            getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
+        ):
+            return None
+        every = settings.validate_every
+        fitted = replace(
+            event,
+            step=step,
+            steps=settings.steps,
+            step_seconds=pace.step,
+            validations=settings.steps // every - step // every if every and event.validations else 0,
+            validation_seconds=pace.validation,
+            seconds=deadline - now,
+            closing_seconds=event.closing_seconds + closing_seconds,
+        )
+        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds)
+        return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
+
+    def _is_due(self, now: float, deadline: float) -> bool:
+        """Whether a check is due; it is done then."""
+        passed = (now - self.start) / max(deadline - self.start, 1e-9)
+        is_due = bool(self.checks) and passed >= self.checks[0]
+        self.checks = [check for check in self.checks if check > passed]
+        return is_due

@@ -1,0 +1,204 @@
+"""The revision of a plan as the speed of training is observed, with made-up speeds and clocks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from weft.pairs.time_limit import revision as revisions
+from weft.pairs.time_limit.revision import MAX_REVISIONS, ObservedPace, Pace, Revised, revise_settings, train_revised
+from weft.recipe import Recipe, TrainingSettings
+from weft.recipe.data import NamedCorpus
+from weft.training.events import Event, Finished, Fitted, Saved, Started, Step, Validation
+from weft.training.train import FittedRun, NewRun, TrainingOptions
+
+Tiny = Callable[[dict[str, Any]], Recipe]
+
+SETTINGS = TrainingSettings(steps=42_000, validate_every=2_100, warmup=4_200, save_every=1_000)
+FITTED = Fitted(0, 8.0, 42_000, 12_000, 0.01, 20, 0.5, 400.0, closing_seconds=3.0)
+
+
+def _step(number: int) -> Step:
+    return Step(number, 1.0, 0.1, 1.0, 5, 7, 0.0, 0.0, 1)
+
+
+def test_a_plan_that_fits_stays() -> None:
+    assert revise_settings(SETTINGS, 10_000, Pace(0.01, 0.5), 335) is None
+    assert revise_settings(SETTINGS, 10_000, Pace(0.01, 0.5), 315) is None, "within the tolerance"
+    assert revise_settings(SETTINGS, 42_000, Pace(9.0, 0.5), 0) is None, "all steps are done"
+
+
+def test_what_is_left_is_fitted_to_the_time() -> None:
+    """SCAN of the third round: a step took 3.5 times as long as measured."""
+    settings = revise_settings(SETTINGS, 3_000, Pace(0.035, 0.7), 330)
+    assert settings is not None
+    further = settings.steps - 3_000
+    validations = settings.steps // settings.validate_every - 3_000 // settings.validate_every
+    assert 0.9 * 330 < 0.035 * further + 0.7 * validations < 330
+    assert settings.steps % settings.validate_every == 0, "the last step is validated"
+    assert 18 <= validations <= 20, "as many as were left"
+    assert settings.warmup == round(4_200 * settings.steps / 42_000), "in proportion"
+    rest = settings.model_dump(exclude={"steps", "validate_every", "warmup"})
+    assert rest == SETTINGS.model_dump(exclude={"steps", "validate_every", "warmup"})
+
+
+def test_slow_validations_become_fewer() -> None:
+    settings = revise_settings(SETTINGS, 3_000, Pace(0.035, 30.0), 330)
+    assert settings is not None
+    assert settings.steps // settings.validate_every - 3_000 // settings.validate_every in (2, 3)
+    assert settings.save_every == 1_000
+
+
+def test_a_run_without_validations() -> None:
+    settings = revise_settings(SETTINGS, 3_000, Pace(0.1, 0.0), 100)
+    assert settings is not None
+    assert (settings.steps, settings.validate_every) == (3_960, 2_100)
+
+
+@pytest.mark.parametrize("seconds", [-5.0, 0.0, 0.02])
+def test_without_time_for_a_step_nothing_changes(seconds: float) -> None:
+    assert revise_settings(SETTINGS, 3_000, Pace(0.035, 0.7), seconds) is None
+
+
+def test_first_updates_and_validations_do_not_count_as_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    observed = ObservedPace()
+    for number in range(1, 6):  # kernels are compiled
+        now += 50.0
+        observed.add(_step(number))
+    for number in range(6, 25):
+        now += 2.0
+        observed.add(_step(number))
+    assert observed.pace(FITTED) is None
+    now += 1.0
+    observed.add(Saved(24, "here"))
+    now += 3.0
+    observed.add(_step(25))
+    assert observed.pace(FITTED) == Pace((19 * 2.0 + 1.0 + 3.0) / 20, 0.5), "validations as planned"
+    now += 11.0
+    observed.add(Validation(25, 1.0, 2.7, {}, True))
+    assert observed.pace(FITTED) == Pace(42.0 / 20, 11.0)
+
+
+def test_the_event_has_its_numbers() -> None:
+    assert str(Revised(3_000, 11_880, 42_000, 0.035, 0.01)) == (
+        "the plan is revised at step 3,000: 11,880 steps instead of 42,000, "
+        "since a step takes 0.035 s instead of 0.01 s"
+    )
+
+
+class _Clock:
+    """A clock by which each update takes a second, and that the deadline of the training loop does not know."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def passing(self, event: Event) -> Event:
+        self.now += isinstance(event, Step)
+        return event
+
+
+@pytest.fixture
+def slow(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Recipe, TrainingOptions, _Clock]]:
+    """A run of 1,000 steps that were planned for 100 seconds, of which each takes a second."""
+
+    def slow(*, first_step: int = 1) -> tuple[Recipe, TrainingOptions, _Clock]:
+        clock = _Clock()
+        monkeypatch.setattr(revisions, "time", clock)
+        recipe = tiny(
+            {
+                "training.steps": 1_000,
+                "training.validate_every": 50,
+                "training.warmup": 100,
+                "training.schedule": "cosine",
+            }
+        )
+        data = {"train": [NamedCorpus(name="copy"), NamedCorpus(name="copy", first_step=first_step)]}
+        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=data)})
+        event = Fitted(0, 2.0, 1_000, 1_000, 0.1, 20, 0.0, 100.0)
+
+        def fit(run: NewRun) -> FittedRun:
+            return FittedRun(run.recipe, event, 100.0)
+
+        return recipe, TrainingOptions(fit=fit), clock
+
+    # The loop's own deadline is far away: what ends the run is its plan.
+    monkeypatch.setattr("weft.training.trainer.Trainer._stop_reason", _by_steps)
+    return slow
+
+
+def _by_steps(trainer: Any) -> str:
+    return trainer.progress.stop_reason(trainer.settings)
+
+
+def _run(recipe: Recipe, options: TrainingOptions, clock: _Clock, folder: Path) -> list[Event]:
+    with closing(train_revised(recipe, folder, options)) as events:
+        return [clock.passing(event) for event in events]
+
+
+def test_a_run_that_became_slower_ends_its_schedule_in_time(slow: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recipe, options, clock = slow()
+    events = _run(recipe, options, clock, folder)
+    revised = [event for event in events if isinstance(event, Revised)]
+    assert 1 <= len(revised) <= MAX_REVISIONS
+    assert revised[0].planned_steps == 1_000 and revised[0].planned_step_seconds == 0.1
+    assert 25 <= revised[0].step <= 27 and 0.9 <= revised[0].step_seconds <= 1.1
+    finished = events[-1]
+    assert isinstance(finished, Finished) and finished.reason == "steps"
+    assert 90 <= finished.step == revised[-1].steps <= 101
+    assert sum(isinstance(event, Started) for event in events) == 1, "it is one run"
+    assert [event.steps for event in events if isinstance(event, Fitted)] == [1_000, *(each.steps for each in revised)]
+    steps = [event for event in events if isinstance(event, Step)]
+    assert [event.step for event in steps] == [*range(1, finished.step + 1)], "no update is made twice, or left out"
+    assert steps[-1].learning_rate < 0.1 * max(event.learning_rate for event in steps), "it has decayed"
+    saved = weft.load_recipe(folder / "recipe.toml").training
+    assert (saved.steps, saved.warmup) == (finished.step, steps_of_warmup(finished.step))
+    logged = [json.loads(line) for line in (folder / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [line for line in logged if line["event"] == "revised"] == [event.record() for event in revised]
+    assert isinstance(weft.load(folder).translate("a b").text, str)
+
+
+def steps_of_warmup(steps: int) -> int:
+    return max(round(100 * steps / 1_000), min(100, 100, steps // 5))
+
+
+def test_the_run_can_be_resumed_wherever_it_is_left(slow: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recipe, options, clock = slow()
+    with closing(train_revised(recipe, folder, options)) as events:
+        for event in events:
+            clock.passing(event)
+            if isinstance(event, Revised):
+                break
+    assert isinstance(event, Revised)
+    saved = weft.load_recipe(folder / "recipe.toml")
+    assert saved.training.steps == event.steps
+    finished = [*train_revised(saved, folder, TrainingOptions(resume=True))][-1]
+    assert isinstance(finished, Finished) and finished.step == event.steps
+
+
+def test_a_corpus_that_begins_later_is_not_left_out(slow: Any, tmp_path: Path) -> None:
+    recipe, options, clock = slow(first_step=150)
+    with closing(train_revised(recipe, tmp_path / "run", options)) as events:
+        for event in events:
+            assert not isinstance(clock.passing(event), Revised)
+            if event.step == 110:
+                break
+
+
+def test_without_a_time_limit_there_is_no_plan(tiny: Tiny, tmp_path: Path) -> None:
+    recipe = tiny({"training.steps": 30, "training.validate_every": 0})
+    events = [*train_revised(recipe, tmp_path / "run", TrainingOptions())]
+    assert not any(isinstance(event, Revised | Fitted) for event in events)
