@@ -90,7 +90,7 @@ pictures: .venv/installed     ## train `grammar` and draw the pictures of the RE
 	$(BIN)/weft train grammar --out build/pictures
 	$(BIN)/weft attend build/pictures 'the old king does not see the white horse' --to docs/images/attention-map.png
 	$(BIN)/weft trace build/pictures 'he hit me with a pie' --set search.size=3 --to docs/images/beam-tree.png
-	$(BIN)/python tools/page_picture.py build/pictures 'a witch must open the bag of the nurse' docs/images/page.png
+	$(BIN)/python tools/page_picture.py build/pictures 'a witch must open the bag of the male nurse' docs/images/page.png
 
 notebook: .venv/installed     ## run docs/tour.ipynb and store its outputs
 	$(BIN)/python tools/notebook.py docs/tour.ipynb
