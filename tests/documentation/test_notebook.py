@@ -35,6 +35,11 @@ def kinds(outputs: list[dict[str, Any]]) -> list[list[str]]:
     return [[output["output_type"], *output.get("data", {})] for output in outputs]
 
 
+def sections(html: str) -> list[str]:
+    """The sections of a report that few pairs have, too: a confidence is fitted to more outputs than there are here."""
+    return [heading for heading in re.findall(r"<h2[^>]*>[^<]*", html) if 'id="confidence"' not in heading]
+
+
 @pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")  # hardly trained
 def test_every_cell_runs_and_gives_what_is_stored(tool: ModuleType, cells: list[dict[str, Any]]) -> None:
     """All cells as they are, but with fewer steps and pairs: the tour itself takes a minute."""
@@ -46,7 +51,7 @@ def test_every_cell_runs_and_gives_what_is_stored(tool: ModuleType, cells: list[
         for new, stored in zip(outputs, cell["outputs"], strict=True):
             if "text/html" in new.get("data", {}):
                 before, after = ("".join(output["data"]["text/html"]) for output in (stored, new))
-                assert re.findall(r"<h2[^>]*>[^<]*", before) == re.findall(r"<h2[^>]*>[^<]*", after)
+                assert sections(before) == sections(after)
 
 
 def test_the_notebook_names_no_folder_of_a_machine() -> None:
