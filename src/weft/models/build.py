@@ -126,7 +126,7 @@ def _embedding(
 
 
 def _embeddings(settings: ModelSettings, source_size: int, target_size: int) -> tuple[Embedding | Stem, Embedding]:
-    """What reads the source, a stem or an embedding, and the embedding of the target."""
+    """The embedding or stem of the source, and the embedding of the target."""
     if settings.stem.kind == "none":
         return _text_embeddings(settings, source_size, target_size)
     from weft.models.stems import make_stem

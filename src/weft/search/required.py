@@ -7,6 +7,7 @@ terms, A variants, T tokens of a variant, X candidates of a hypothesis.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,14 @@ from weft.search.interface import NO_TOKEN, SearchRequest
 
 NOTHING = -2
 """Fills variants after their last token; unlike `NO_TOKEN`, it is in no history."""
+MAX_BANKS = 8
+"""Hypotheses of greedy search with required terms: one for every number of their tokens, the largest numbers first."""
+
+
+def greedy_banks(required: Sequence[Sequence[Sequence[Sequence[int]]]]) -> int:
+    """The hypotheses that greedy search keeps of each sentence: one for every number of required tokens that it has."""
+    most = max(sum(min(map(len, variants)) for variants in terms) for terms in required)
+    return min(most + 1, MAX_BANKS)
 
 
 class RequiredTerms(NamedTuple):

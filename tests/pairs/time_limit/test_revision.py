@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -68,22 +67,22 @@ def test_without_time_for_a_step_nothing_changes(seconds: float) -> None:
 
 
 def test_first_updates_and_validations_do_not_count_as_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = _Clock()
+    monkeypatch.setattr(revisions, "time", clock)
     observed = ObservedPace()
     for number in range(1, 6):  # kernels are compiled
-        now += 50.0
+        clock.now += 50.0
         observed.add(_step(number))
     for number in range(6, 25):
-        now += 2.0
+        clock.now += 2.0
         observed.add(_step(number))
     assert observed.pace(FITTED) is None
-    now += 1.0
+    clock.now += 1.0
     observed.add(Saved(24, "here"))
-    now += 3.0
+    clock.now += 3.0
     observed.add(_step(25))
     assert observed.pace(FITTED) == Pace((19 * 2.0 + 1.0 + 3.0) / 20, 0.5), "validations as planned"
-    now += 11.0
+    clock.now += 11.0
     observed.add(Validation(25, 1.0, 2.7, {}, True))
     assert observed.pace(FITTED) == Pace(42.0 / 20, 11.0)
 

@@ -50,8 +50,6 @@ from weft.tree import Tree, leaves
 if TYPE_CHECKING:
     from weft.search.loop import StepLoop
 
-MAX_BANKS = 8
-"""Hypotheses of greedy search with required terms: one for every number of their tokens, the largest numbers first."""
 DETERMINISTIC = ("greedy", "beam", "exact", "exhaustive")
 """Searches that draw no random numbers."""
 Strategy = Callable[[StepModel, SearchRequest, SearchSettings], Sequence[list[Hypothesis]]]
@@ -277,8 +275,6 @@ class TorchEngine:
 
     def _required(self, request: TranslationRequest) -> list[list[Sequence[Sequence[int]]]]:
         """The terms that the output of each source contains: those of the request, and the phrases of the settings."""
-        if not request.required and not request.settings.required:
-            return []
         phrases = [[phrase] for phrase in self._phrases("required", request.settings.required)]
         return [[*terms, *phrases] for terms in request.required or [()] * len(request.sources)]
 
@@ -334,12 +330,11 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
         )
     if any(request.required):
         from weft.search.beam import BeamOptions, beam_search
+        from weft.search.required import greedy_banks
 
         check_required(settings, request)
-        most = max(sum(min(map(len, variants)) for variants in terms) for terms in request.required)
-        size = min(most + 1, MAX_BANKS)
-        options = BeamOptions(size, ranking_of(settings), stop="outranked", finish=1, per_bank=1)
-        return beam_search(model, request, options)
+        banks, ranking = greedy_banks(request.required), ranking_of(settings)
+        return beam_search(model, request, BeamOptions(banks, ranking, stop="outranked", finish=1, per_bank=1))
     from weft.search.sampling import greedy_search
 
     return greedy_search(model, request, ranking_of(settings))

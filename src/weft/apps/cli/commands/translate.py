@@ -78,13 +78,9 @@ Output = Annotated[
         help="Write to this file, which appears once it is complete; with --ray, a folder.",
     ),
 ]
-
-
 Align = Annotated[
     bool, typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word.")
 ]
-
-
 GlossaryFile = Annotated[
     Path | None,
     typer.Option(
@@ -220,31 +216,26 @@ def command(
     Documents (.html, .xml, .md, .srt, .vtt, .po, .xliff, .json) are translated whole, with their tags and placeholders.
     With --n-best N, each line gets up to N lines of output, tab, score; with --json, one JSON object. With --bad-lines
     skip, a line that cannot be translated becomes an empty line (with --json, an object with an "error"); exit code 3.
-
-    Files of any size are translated in bounded memory. With --output FILE, the finished lines are in FILE.part; after
-    an interruption, the same command with --resume continues. With --part I/N, one of N jobs translates its share of
-    the lines; once all have finished, the same command with --merge joins their outputs.
+    Memory is bounded. With --output FILE, finished lines are in FILE.part; after an interruption, the same command with
+    --resume continues. With --part I/N, one of N jobs translates its share; once all have finished, --merge joins them.
     """
     file = one_file(files, ray)
-    _check_resume(file, output, resume=resume)
+    _check_input(file, output, resume=resume)
     (arguments := RunArguments(run, more, device, precision, engine, adapter)).check()
     judging = ConfidenceOptions(confidence, min_confidence, precision_target, below, review, flags)
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
-    check_file(file)
     document = DocumentOptions(format, n_best, align, as_json, judging, bad_lines, bool(resume or part or merge or ray))
     terms = _read_glossary(glossary, ray)
     if (format := document.format_of(file, text=text)) is not None:
-        options = settings if terms is None else {**settings, "glossary": terms}
-        return translate_documents(arguments, file, format, output, options, flags=flags)
+        return translate_documents(arguments, file, format, output, settings | _options(terms), flags=flags)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
     policy = BadLinePolicy(bad_lines)
     job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text, glossary=terms)
     job.check_text(ray)
     if ray is not None:
-        translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
-    else:
-        _translate_lines(job, output, resume=resume, part=part, merge=merge)
+        return translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
+    _translate_lines(job, output, resume=resume, part=part, merge=merge)
 
 
 def _translate_lines(job: TranslationJob, output: Path | None, *, resume: bool, part: str | None, merge: bool) -> None:
@@ -268,6 +259,10 @@ def _read_glossary(path: Path | None, ray: str | None) -> Glossary | None:
     if ray is not None:
         raise DataError("--glossary: cannot be used with --ray; translate parts of the file with --part")
     return Glossary.read(path)
+
+
+def _options(glossary: Glossary | None) -> dict[str, Any]:
+    return {} if glossary is None else {"glossary": glossary}
 
 
 def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
@@ -384,15 +379,16 @@ def _to_stdout(_: Sequence[str | BadLine], content: bytes, *, skipped: int = 0) 
     sys.stdout.buffer.flush()
 
 
-def _check_resume(file: str, output: Path | None, *, resume: bool) -> None:
-    """With --resume, fail if there is no output to resume, or the source cannot be read again."""
+def _check_input(file: str, output: Path | None, *, resume: bool) -> None:
+    """Fail on a file that does not exist; with --resume, if there is no output to resume or no file to read again."""
     from weft.data.reading.text_files import display_name
 
+    if not resume or output is not None:
+        check_file(file)
     if not resume:
         return
     if output is None:
         raise DataError("--resume: needs --output FILE, the output to resume")
-    check_file(file)
     if file == "-" or not Path(file).is_file():
         raise DataError(f"--resume: {display_name(file)} is not a regular file, so it cannot be read again")
 
