@@ -9,6 +9,7 @@ tokenizer: write the class and add its line here.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -184,7 +185,7 @@ WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]
 HardName = Annotated[str, Choice(HARD_ALIGNMENTS, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
-TokenizerKind = Annotated[str, Choice({**TOKENIZERS, **ARRAY_SOURCES})]
+TokenizerKind = Annotated[str, Choice(ChainMap(ARRAY_SOURCES, TOKENIZERS))]
 StemName = Annotated[str, Choice(STEMS, besides=("none",))]
 TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]
 StrategyName = Annotated[str, Choice(STRATEGIES)]
