@@ -66,7 +66,8 @@ FEW = [
 SPARSE = ["entmax15-outputs", "transformer-entmax15-outputs"]
 """Models that give most tokens no probability, so that constraints leave nothing sooner."""
 LANGUAGE_MODELS = [case for case in CASES if case.startswith("lm")]
-TRANSLATORS = [case for case in CASES if not case.startswith("lm")]
+TRANSLATORS = [case for case in CASES if not case.startswith(("lm", "arrays"))]
+"""Models whose sources are texts; searches over arrays: tests/training/test_train_arrays.py."""
 
 
 def letters(size: int) -> Any:

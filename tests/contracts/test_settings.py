@@ -18,6 +18,8 @@ import torch
 from fixtures.tokenizers import learn
 from weft.models.build import build_model
 from weft.recipe import Recipe, TransformerDecoderSettings, TransformerEncoderSettings, make_recipe
+from weft.recipe.augmentation import AugmentationSettings
+from weft.recipe.stem import StemSettings
 from weft.recipe.toml import settings_of
 from weft.runs.weights import read_tensors
 from weft.text.tokenizer import Tokenizers
@@ -285,6 +287,17 @@ ELSEWHERE = {
     "training.save_minutes": "changes no result: tests/training/test_trainer.py",
     "training.compile": "of hardware",
     "training.shard": "of several workers: tests/training/test_distributed.py",
+    "data.outside": "tests/data/arrays/test_corpus.py",
+    "tokenizer.channels": "tests/data/arrays/test_tokenizer.py",
+    "tokenizer.height": "tests/data/arrays/test_tokenizer.py",
+    "tokenizer.max_values": "tests/data/arrays/test_tokenizer.py",
+    **dict.fromkeys((f"model.stem.{name}" for name in StemSettings.model_fields), "tests/models/test_stems.py"),
+    **dict.fromkeys(
+        (f"training.augmentation.{name}" for name in AugmentationSettings.model_fields),
+        "tests/data/batching/test_augmented.py",
+    ),
+    "training.ctc": "tests/models/test_ctc.py",
+    "search.ctc": "tests/models/test_ctc.py",
     "search.replace_unknown": "tests/translation/test_pipeline_text_processor.py",
     "search.max_space": "a limit: tests/search/test_exact.py",
     "search.max_nodes": "a limit: tests/search/test_exact.py",

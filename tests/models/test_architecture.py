@@ -23,6 +23,7 @@ from weft.models.layers import Embedding
 from weft.models.lora import add_adapters
 from weft.models.recurrent import RecurrentStack
 from weft.models.seq2seq import Seq2Seq
+from weft.models.stems import Stem
 from weft.models.transformer import TransformerStack
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
@@ -51,7 +52,8 @@ def test_kind_and_sides(case: str) -> None:
     assert architecture.source_columns == settings.sources.count
     assert bool(architecture.encoders) == (settings.kind != "language_model") == settings.has_source
     assert not architecture.edited and not architecture.subclassed and not architecture.members
-    assert architecture.is_plain != settings.copies
+    assert architecture.has_ctc == (settings.kind == "ctc")
+    assert architecture.is_plain != (settings.copies or architecture.has_ctc)
     assert hash(architecture) == hash(architecture_of(model))
 
 
@@ -60,7 +62,7 @@ def test_every_stack_with_its_layers_and_width(case: str) -> None:
     model, settings, architecture = described(case)
     modules = {name: module for name, module in model.named_modules() if isinstance(module, (*STACKS.values(),))}
     assert {stack.module for stack in architecture.stacks} == set(modules)
-    assert architecture.decoder is not None
+    assert (architecture.decoder is None) == (settings.kind == "ctc")
     for stack in architecture.stacks:
         module: Any = modules[stack.module]
         assert isinstance(module, STACKS[stack.family])
@@ -68,7 +70,9 @@ def test_every_stack_with_its_layers_and_width(case: str) -> None:
         assert (stack.layers, stack.width) == (len(module.layers), side.hidden) == (side.layers, side.hidden)
         assert stack.positions == (module.settings.positions if stack.family == "transformer" else None)
         assert stack.max_positions == (side.max_positions if stack.positions == "learned" else None)
-    assert architecture.is_transformer == (architecture.decoder.family == "transformer")
+    assert architecture.is_transformer == (
+        architecture.decoder is not None and architecture.decoder.family == "transformer"
+    )
 
 
 @every_model
@@ -100,14 +104,19 @@ def test_every_attention_with_its_role(case: str) -> None:
 def test_embeddings_by_side(case: str) -> None:
     model, settings, architecture = described(case)
     sides = {"source": architecture.source_embedding, "target": architecture.target_embedding}
-    embeddings = {name for name, module in model.named_modules() if isinstance(module, Embedding)}
+    embeddings = {name for name, module in model.named_modules() if isinstance(module, Embedding | Stem)}
     assert {side.module for side in sides.values() if side is not None} == embeddings
     for side in sides.values():
-        if side is not None:
+        if side is not None and isinstance(module := model.get_submodule(side.module), Stem):
+            assert (side.vocabulary, side.width) == (0, module.width) == (0, settings.embedding)
+        elif side is not None:
             weight_VE = model.get_parameter(f"{side.module}.weight_VE")
             assert (side.vocabulary, side.width) == tuple(weight_VE.shape)
             assert side.width == settings.embedding
-    assert sides["target"] is not None and sides["target"].vocabulary == TARGET_SIZE
+    if settings.kind == "ctc":
+        assert sides["target"] is None
+    else:
+        assert sides["target"] is not None and sides["target"].vocabulary == TARGET_SIZE
     assert (sides["source"] is not None) == settings.has_source
 
 

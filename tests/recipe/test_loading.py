@@ -253,7 +253,7 @@ class TestValues:
             ),
             (
                 "model.kind=prefix",
-                "model.kind: 'prefix' was given; input should be 'seq2seq', 'language_model' or 'prefix_lm'",
+                "model.kind: 'prefix' was given; input should be 'seq2seq', 'language_model', 'prefix_lm' or 'ctc'",
             ),
             (
                 "training.precision=fp16",
@@ -299,6 +299,11 @@ class TestValues:
         agreeing = ["model.encoder.bidirectional=false"] if case.family == "recurrent" else []
         if case.name == "training.lora.rank":
             agreeing = ['training.start="runs/base"']
+        if case.name.startswith("training.augmentation."):
+            kind = "frames" if "_mask" in case.name else "picture"
+            stem = "frames" if kind == "frames" else "columns"
+            agreeing += [f'tokenizer.kind="{kind}"', "tokenizer.joint=false", 'tokenizer.target_kind="bpe"']
+            agreeing += [f'model.stem.kind="{stem}"']
         if case.family == "transformer" and case.name.endswith(".hidden"):
             agreeing = [case.name.replace("hidden", "heads") + "=1"]
         coupled = {"search.groups", "model.encoder.heads", "model.decoder.heads"}  # the largest needs another setting
@@ -811,6 +816,10 @@ def values_of(case):
         return st.sampled_from(("medical", "a.b-2"))
     if name == "training.lora.targets":
         return st.lists(texts, min_size=1, max_size=4)
+    if name == "model.stem.widths":
+        return st.lists(st.integers(1, 99), min_size=1, max_size=4)
+    if name == "model.stem.strides":
+        return st.lists(st.lists(st.integers(1, 2), min_size=2, max_size=2), max_size=4)
     if name == "tokenizer.new_languages":
         return st.dictionaries(texts, named, max_size=4)
     if annotation is str:

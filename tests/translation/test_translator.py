@@ -141,7 +141,7 @@ class TestSearchSettings:
     def test_beams_of_few_tokens_stop_when_the_rest_is_outranked(self, copier, monkeypatch):
         assert copier.search_settings({}).stop == "outranked"
         assert copier.search_settings({"stop": "finished"}).stop == "finished"
-        assert copier.search_settings({"required": ["a"]}).stop is None
+        assert copier.search_settings({"required": ["a"]}).stop == "outranked"
         assert copier.search_settings({"size": 1}).size == copier.search_settings({"size": 1}).size == 1
         assert refusal(RecipeError, copier.search_settings, {"size": True}).startswith("search.size: ")
         monkeypatch.setattr("weft.translation.translator.SMALL_VOCABULARY", 4)

@@ -98,6 +98,8 @@ ARRAY_SOURCES: dict[str, str] = {
     "frames": "weft.data.arrays.tokenizer:FramesTokenizer",
 }
 """Tokenizers of sources that are arrays: pictures, and frames of features or sound."""
+TOKENIZERS_OF_SOURCES = ChainMap(ARRAY_SOURCES, TOKENIZERS)
+"""Both."""
 
 DRAWINGS: dict[str, str] = {
     "drawn-digits": "weft.tasks.drawn_digits:draw",
@@ -185,7 +187,7 @@ WindowName = Annotated[str, Choice(WINDOWS, besides=("none",))]
 HardName = Annotated[str, Choice(HARD_ALIGNMENTS, besides=("none",))]
 CellName = Annotated[str, Choice(CELLS)]
 EncoderName = Annotated[str, Choice(ENCODERS)]
-TokenizerKind = Annotated[str, Choice(ChainMap(ARRAY_SOURCES, TOKENIZERS))]
+TokenizerKind = Annotated[str, Choice(TOKENIZERS_OF_SOURCES)]
 StemName = Annotated[str, Choice(STEMS, besides=("none",))]
 TargetTokenizerKind = Annotated[str, Choice(TOKENIZERS, besides=("same",))]
 StrategyName = Annotated[str, Choice(STRATEGIES)]

@@ -65,12 +65,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from weft.errors import DataError, VocabularyError, nearest
 from weft.files import read_bounded
-from weft.recipe.choices import ARRAY_SOURCES, TOKENIZERS, resolve
+from weft.recipe.choices import ARRAY_SOURCES, TOKENIZERS, TOKENIZERS_OF_SOURCES, resolve
 from weft.text.frames import DEFAULT_FRAME, DEFAULT_RULES, Frame
 from weft.text.id_rows import TokenArrays
 from weft.text.vocabulary import FORMAT, MAX_TEXT_CHARACTERS
 
-KINDS = {**TOKENIZERS, **ARRAY_SOURCES}
+KINDS = TOKENIZERS_OF_SOURCES
 """Everything that ids can be made of."""
 MAX_FILE_BYTES = 1 << 28
 """The largest tokenizer file."""

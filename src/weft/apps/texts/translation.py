@@ -20,7 +20,6 @@ from weft.apps.texts.rendering import SentenceOutput, render
 from weft.apps.texts.sentences import Part, Splitter
 from weft.apps.texts.trees import UnitTree, make_tree, signature
 from weft.errors import DataError
-from weft.translation.windows import process_each
 
 if TYPE_CHECKING:
     from weft.translation.results import Translation
@@ -165,6 +164,8 @@ def translate_document(
 
 def translate_sentences(run: Translator, sentences: Sequence[Sentence], search: dict[str, Any]) -> list[SentenceOutput]:
     """The outputs of sentences, with links where these are needed; one that is too long stays as it is."""
+    from weft.translation.windows import process_each  # a service, which imports no torch, does not come here
+
     outputs: dict[int, SentenceOutput] = {}
     for needs_links in (False, True):
         chosen = [index for index, sentence in enumerate(sentences) if sentence.needs_links == needs_links]
