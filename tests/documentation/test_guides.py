@@ -71,6 +71,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "a part of a file; tests/contracts/test_adding.py adds one of each kind",
     "RESULTS.md": "measurements of minutes, on the machines that it names",
     "extending.md": "test_extending.py",
+    "terms.md": "words that a run of few pairs does not know; tests/apps/cli/commands/test_{translate,data_clean}.py",
     "releasing.md": "publishes a version",
     **{path.name: "test_course.py" for path in (ROOT / "docs/course").glob("*.md")},
 }
@@ -207,7 +208,7 @@ class TestHarness:
         ("code", "message"),
         [
             ("weft train no.tsv", "no.tsv"),
-            ("weft recipes shw grammar", "No such command"),
+            ("weft recipes shw grammar", "no such command"),
             ("make try", "mark the command as not run"),
             ("weft data generate copy --count 3 --out x.tsv && echo a", "only weft, and echo before a pipe"),
         ],
