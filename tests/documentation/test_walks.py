@@ -13,7 +13,7 @@ from fixtures.entered_files import entered_files
 from weft.runtime.replaceable import plain_only
 from weft.training.events import Step
 
-TO_THE_FIRST_UPDATE = 63
+TO_THE_FIRST_UPDATE = 61
 ONE_SENTENCE = 28
 RECIPE = """
 [data]

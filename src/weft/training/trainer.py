@@ -304,12 +304,12 @@ class Trainer:
         )
         if settings.word_dropout:
             steps = with_word_dropout(steps, settings.word_dropout, seed=context.seed, protected=context.protected_ids)
-        steps = with_augmentation(steps, settings.augmentation, seed=context.seed)
+        if settings.augmentation != type(settings.augmentation)():
+            steps = with_augmentation(steps, settings.augmentation, seed=context.seed)
         return prefetch(steps) if context.device.type == "cuda" else steps
 
     def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:
-        settings, progress = self.settings, self.progress
-        start_time = time.monotonic()
+        settings, progress, start_time = self.settings, self.progress, time.monotonic()
         batches = next(steps)
         data_wait = time.monotonic() - start_time
         if not self.model.training:  # not every time: `train` visits all modules
