@@ -217,7 +217,7 @@ class TextProcessor:
 
     def source_tokens(self, tokenizers: Tokenizers, source: Sentence) -> list[str]:
         """The names of what attention to a source has weights for: its tokens or, of an array, its states."""
-        if not self.tokenizers.reads_arrays:
+        if self.stem.kind == "none":
             return tokenizers.source.tokens(source.ids)
         from weft.translation.array_sources import ArrayStates
 
@@ -235,7 +235,7 @@ class TextProcessor:
             attention = hypothesis.attention_TS[: len(hypothesis.tokens)].double().numpy()
             if self.has_source:
                 attention = attention[:, : len(source_tokens)]
-                if not tokenizers.reads_arrays:
+                if self.stem.kind == "none":
                     words = merge_to_words(tokenizers, source, Sentence(text, hypothesis.tokens), attention)
             else:
                 attention = attention[:, : len(hypothesis.token_scores)]  # storage for later states has no weight
