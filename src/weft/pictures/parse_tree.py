@@ -12,7 +12,6 @@ crosses a label or another line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,11 +55,12 @@ def terminal_parse_tree(tree: Constituent, *, width: int = 80, color: bool = Fal
 
 def _lines(node: Constituent, first: str, rest: str) -> Iterator[tuple[str, str, str]]:
     """Branches, label and words of each line; ``first`` stands before the first line, ``rest`` before the others."""
-    parts = [
-        " ".join(map(visible, group)) if are_words else child
-        for are_words, group in groupby(node.children, lambda child: isinstance(child, str))
-        for child in ([None] if are_words else group)
-    ]
+    parts: list[Constituent | str] = []
+    for child in node.children:
+        if isinstance(child, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += f" {visible(child)}"
+        else:
+            parts.append(visible(child) if isinstance(child, str) else child)
     if len(parts) == 1 and isinstance(parts[0], str):
         yield first, visible(node.label), f" {parts[0]}"
         return
@@ -70,7 +70,7 @@ def _lines(node: Constituent, first: str, rest: str) -> Iterator[tuple[str, str,
         if isinstance(part, Constituent):
             yield from _lines(part, rest + branch, rest + below)
         else:
-            yield rest + branch, "", str(part)
+            yield rest + branch, "", part
 
 
 # As a picture
