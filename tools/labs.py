@@ -3,13 +3,15 @@
 Results are kept as JSON in build/labs; a lab whose result is there, with as many seeds and of this version, is not run
 again unless it is named. ``--confirm`` runs the labs with the seeds after those (4, 5 and 6), whose results are kept in
 build/labs/confirmation and whose verdicts stand beside the others. ``--known`` runs nothing else: a lab that has no
-result keeps what the page says of it. The charts of the page are docs/images/labs/*.svg; docs/preregistered.md is a
-copy of the file that the labs read.
+result keeps what the page says of it. The output of ``weft history --json`` is build/labs/history.json, that of other
+seeds is in build/labs/confirmation. The charts of the page are docs/images/labs/*.svg; docs/preregistered.md is a copy
+of the file that the labs read.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +21,7 @@ from pathlib import Path
 from weft.apps.bench.environment import environment
 from weft.apps.labs import LABS, find_lab
 from weft.apps.labs.lab import LabResult
-from weft.apps.labs.registration import document
+from weft.apps.labs.registration import document, registrations
 from weft.files import save_text
 from weft.pictures.charts.chart import Chart
 
@@ -104,7 +106,7 @@ def main() -> None:
             confirmations[name] = confirmation
         if result is not None:
             results.append(result)
-            save_page(results, confirmations)
+    save_page(results, confirmations)
 
 
 def known_result(folder: Path, name: str, seeds: tuple[int, ...]) -> LabResult | None:
@@ -141,6 +143,10 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], o
     by_name = {result.lab.name: result for result in results}
     rows = {match[1]: match[0] for match in re.finditer(r"^\| \[(\w+)\]\(#.*$", old, flags=re.M)}
     sections = {match[1]: match[0].rstrip("\n") for match in re.finditer(SECTION, old, flags=re.M | re.S)}
+    for name, confirmation in confirmations.items():
+        if name in rows and name in sections and name not in by_name:
+            rows[name] = re.sub(r"[^|]+\|$", f" {confirmation.verdict.outcome} |", rows[name])
+            sections[name] = with_confirmation(sections[name], confirmation)
     kept = [name for name in LABS if name not in by_name and name in rows and name in sections]
     shown = [name for name in LABS if name in by_name or name in kept]
     yield INTRODUCTION
@@ -155,6 +161,40 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], o
     yield f"\n{HOW}: {'; '.join(sorted(described))}.\n"
     for name in shown:
         yield from [f"{sections[name]}\n"] if name in kept else section(by_name[name], confirmations.get(name))
+    if (RESULTS / "history.json").is_file():
+        yield from history_section()
+    elif "history" in sections:
+        yield f"{sections['history']}\n"
+
+
+def history_section() -> Iterator[str]:
+    """The claims of `weft history`, with both sets of seeds."""
+    yield "## history\n"
+    yield "*Ten years of attention: six models, one task, one budget, four claims (`weft history`)*\n"
+    yield f"**Tested.** {registrations()['history'].tested}\n"
+    for folder in (RESULTS, CONFIRMATION):
+        if (folder / "history.json").is_file():
+            record = json.loads((folder / "history.json").read_text("utf-8"))
+            yield f"**Seeds {', '.join(map(str, record['seeds']))}.**\n"
+            for claim in record["claims"]:
+                yield f"- **{claim['claim']}: {claim['outcome']}.** {claim['sentence']}"
+            yield ""
+
+
+def with_confirmation(text: str, confirmation: LabResult) -> str:
+    """A section of the page as it was, with the verdict of other seeds in its place."""
+    text = re.sub(r"^\*\*Seeds [^*]*\*\*\n\n(- [^\n]*\n)+\n", "", text, flags=re.M)
+    place = re.search(r"^(!\[|\*\*The paper)", text, flags=re.M)
+    assert place is not None
+    added = "\n".join([*confirmation_lines(confirmation)])
+    return f"{text[: place.start()]}{added}\n{text[place.start() :]}"
+
+
+def confirmation_lines(confirmation: LabResult) -> Iterator[str]:
+    yield f"**Seeds {', '.join(map(str, confirmation.seeds))}: {confirmation.verdict.outcome}.**\n"
+    for check in confirmation.verdict.checks:
+        yield f"- {check.what}: {check.effect.text()}: {check.outcome}"
+    yield ""
 
 
 def row(result: LabResult, confirmation: LabResult | None) -> str:
@@ -193,10 +233,7 @@ def section(result: LabResult, confirmation: LabResult | None) -> Iterator[str]:
         yield f"- {check.what}: {check.effect.text()}; predicted {check.rule}: {check.outcome}"
     yield ""
     if confirmation:
-        yield f"**Seeds {', '.join(map(str, confirmation.seeds))}: {confirmation.verdict.outcome}.**\n"
-        for check in confirmation.verdict.checks:
-            yield f"- {check.what}: {check.effect.text()}: {check.outcome}"
-        yield ""
+        yield from confirmation_lines(confirmation)
     for chart in lasting(result):
         yield f"![{chart.title}](images/labs/{lab.name}-{chart.name}.svg)\n"
     yield f"**The paper.** {lab.paper}\n"
