@@ -23,7 +23,7 @@ STEPS = [
     {"kind": "truncate", "max": 7, "unit": "characters", "side": "both"},
     {"kind": "noise", "drop": 0.1, "shuffle_distance": 2},
     {"kind": "exchange", "groups": [[["a", "x"], ["b", "y"]], [["c", "z"], ["d", "w"]]]},
-    {"kind": "substitute", "groups": [[["a b", "x"], ["b", "y \"y"]]], "probability": 0.25},
+    {"kind": "substitute", "groups": [[["a b", "x"], ["b", 'y "y']]], "probability": 0.25},
 ]
 
 
