@@ -42,5 +42,5 @@ def test_a_prepared_folder_of_other_variants_is_refused(tmp_path):
 
 
 def test_variants_of_the_tokenizer_exclude_these(tmp_path):
-    with pytest.raises(RecipeError, match="data.variants: 2, but tokenizer.dropout has variants of its own"):
+    with pytest.raises(RecipeError, match=r"data\.variants: 2, but tokenizer\.dropout has variants of its own"):
         make_recipe({"name": "test", "data": {"variants": 2}, "tokenizer": {"dropout": 0.1}})
