@@ -1,4 +1,9 @@
-"""[data] pipeline: variants of training pairs, where symbols or phrases can take each other's place."""
+"""[data] pipeline: variants of training pairs, where symbols or phrases can take each other's place.
+
+A network that has seen *walk twice* and *jump*, but never *jump twice*, needs a reason to treat both verbs alike. Pairs
+in which they are exchanged are one. Only languages of commands get them: elsewhere a single exception, such as an
+irregular form, makes an exchange wrong, and the few pairs that could contradict it may not be among those given.
+"""
 
 from __future__ import annotations
 
