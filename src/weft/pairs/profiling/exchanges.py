@@ -36,6 +36,8 @@ MIN_AGREEMENTS = 5
 """Pairs that a substitution must lead to."""
 
 
+CONTRADICTION = -1
+"""In place of a number of agreements: an exchange leads to a pair that contradicts the corpus."""
 Entry = tuple[str, str]
 T = TypeVar("T")
 
@@ -88,18 +90,18 @@ def _symbols(pairs: Sequence[Phrase], targets: Targets) -> tuple[tuple[Entry, ..
         if len(targets_of_symbol) == 1 and [*source_uses.values()].count(numbers) == 1:
             entries[symbol, targets_of_symbol[0]] = numbers
 
-    def can_be_swapped(first: Entry, second: Entry) -> bool:
+    def swapped(first: Entry, second: Entry) -> int:
         names = [{first[side]: second[side], second[side]: first[side]} for side in (0, 1)]
         led = 0
         for number in entries[first] | entries[second]:
             source, target = (rename(" ".join(pairs[number][side]), names[side]) for side in (0, 1))
             if source in targets:
                 if target not in targets[source]:
-                    return False
+                    return CONTRADICTION
                 led += 1
-        return led > 0
+        return led
 
-    return _groups(entries, can_be_swapped)
+    return _groups(entries, swapped)
 
 
 def _uses(pairs: Sequence[Phrase], side: int) -> dict[str, set[int]]:
@@ -122,28 +124,28 @@ def _phrases(pairs: Sequence[Phrase], targets: Targets) -> tuple[tuple[Entry, ..
     used = sorted((span for span in uses if len(uses[span]) >= MIN_USES), key=lambda span: (-len(uses[span]), span))
     phrases = [known[span] for span in sorted(used[:MAX_PHRASES])]
     neighbors = {neighbor for pair in pairs for neighbor in pairwise(("", *pair.source, ""))}
-    places = {phrase: _places(phrase, uses[phrase.source]) for phrase in phrases}
+    divided = {phrase: _divided_pairs(phrase, uses[phrase.source]) for phrase in phrases}
 
-    def is_replaceable(first: Phrase, second: Phrase) -> bool:
+    def replaced(first: Phrase, second: Phrase) -> int:
         led = 0
-        for parts in places[first]:
+        for parts in divided[first]:
             if not _fits(parts, first, second, neighbors):
-                return False
+                return CONTRADICTION
             source, target = parts.replaced({first: second})
             if source in targets:
                 if target not in targets[source]:
-                    return False
+                    return CONTRADICTION
                 led += 1
-        return led >= MIN_AGREEMENTS
+        return led if led >= MIN_AGREEMENTS else 0
 
-    groups = _groups(phrases, lambda a, b: is_replaceable(a, b) and is_replaceable(b, a))
+    groups = _groups(phrases, lambda first, second: min(replaced(first, second), replaced(second, first)))
     return tuple(tuple((" ".join(phrase.source), " ".join(phrase.target)) for phrase in group) for group in groups)
 
 
-def _places(phrase: Phrase, pairs: Sequence[Phrase]) -> list[Parts]:
+def _divided_pairs(phrase: Phrase, pairs: Sequence[Phrase]) -> list[Parts]:
     """Pairs with a phrase, evenly spaced, in which it is clear where its target is."""
-    found = Phrases([phrase])
-    divided = (found.parts(pair) for pair in pairs[:: -(-len(pairs) // MAX_TRIED)])
+    phrases = Phrases([phrase])
+    divided = (phrases.parts(pair) for pair in pairs[:: -(-len(pairs) // MAX_TRIED)])
     return [parts for parts in divided if parts.phrases]
 
 
@@ -161,12 +163,18 @@ def _fits(parts: Parts, first: Phrase, second: Phrase, neighbors: set[tuple[str,
     return True
 
 
-def _groups(entries: Iterable[T], are_interchangeable: Callable[[T, T], bool]) -> tuple[tuple[T, ...], ...]:
-    """Groups in which all entries are interchangeable with each other, of two or more."""
+def _groups(entries: Iterable[T], agreements: Callable[[T, T], int]) -> tuple[tuple[T, ...], ...]:
+    """Groups of two or more entries, of which each agrees with one of those before it and contradicts none."""
     groups: list[list[T]] = []
     for entry in entries:
         for group in groups:
-            if all(are_interchangeable(entry, other) for other in group):
+            least = most = 0
+            for other in group:
+                count = agreements(entry, other)
+                least, most = min(least, count), max(most, count)
+                if least == CONTRADICTION:
+                    break
+            if least > CONTRADICTION and most:
                 group.append(entry)
                 break
         else:
