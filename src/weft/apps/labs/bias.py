@@ -111,7 +111,7 @@ def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 45
     probes = trials.values(condition, "probes")[0]
     pooled = binomial(round(sum(outputs) * probes / 100), probes * len(outputs)).scaled(100)
     notes = (
-        f"Of all outputs together, {pooled.text('%')} have the gender of the majority (binomial interval).",
+        f"Outputs with the gender of the majority, in all: {pooled.text('%')} (binomial interval).",
         *(f"{kind}: {trials.values(condition, 'answers')[0][kind]}" for kind in kinds[1:]),
         "Shuffled words can be understood: not every answer is wrong. AUC below 0.5: nonsense has more.",
     )
