@@ -89,7 +89,7 @@ def cut(pairs: Sequence[Pair], side: int, random: Random) -> list[Pair]:
     """Each pair without the end of one side, 0 or 1; none of sides of one word."""
     damaged: list[Pair] = []
     for pair in pairs:
-        text = words(pair[side])
+        text = words(pair.target if side else pair.source)
         kept = " ".join(text[: max(1, round(len(text) * random.uniform(*KEPT)))])
         if len(text) > 1:
             damaged.append(Pair(kept, pair.target) if side == 0 else Pair(pair.source, kept))

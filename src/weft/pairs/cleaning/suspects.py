@@ -33,7 +33,7 @@ from weft.pairs.cleaning.damages import DAMAGES, damage_scores
 from weft.pairs.cleaning.word_evidence import judged_halves, shortened
 
 RULES = {"blank": 100.0, "copied": 30.0, "duplicate": 6.0, "script": 12.0, "numbers": 4.0}
-"""What each rule adds to the suspicion, at most."""
+"""The most that each rule adds to the suspicion."""
 WRONG = ("blank", "copied")
 """Rules whose pairs are wrong for certain. The others add log(`USUAL` / share of pairs that break them): the rarer, the
 more telling."""
@@ -85,7 +85,7 @@ def rank_suspects(
 
 
 def _added(by_rule: Sequence[dict[str, str]]) -> dict[str, float]:
-    """What each rule adds to the suspicion."""
+    """The suspicion that each rule adds."""
     shares = {name: sum(name in rules for rules in by_rule) / len(by_rule) for name in RULES}
     rarity = {name: math.log(USUAL / share) if share else math.inf for name, share in shares.items()}
     return {name: most if name in WRONG else min(most, max(rarity[name], 0.0)) for name, most in RULES.items()}

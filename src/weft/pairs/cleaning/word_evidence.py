@@ -56,7 +56,7 @@ class Judge:
 
 def judged_halves(
     pairs: Sequence[Pair],
-    trusted: Sequence[bool],
+    trusted: Sequence[bool] | np.ndarray,
     *,
     seed: int = 1,
     on_progress: Callable[[], None] = lambda: None,
@@ -68,7 +68,7 @@ def judged_halves(
         training = np.flatnonzero((half_N != half) & trusted_N)
         if len(training) > MAX_TRAINING_PAIRS:
             training = training[np.linspace(0, len(training) - 1, MAX_TRAINING_PAIRS).astype(int)]
-        yield np.flatnonzero(half_N == half), Judge([pairs[row] for row in training], on_progress)
+        yield np.flatnonzero(half_N == half), Judge([pairs[row] for row in training.tolist()], on_progress)
 
 
 def shortened(pair: Pair) -> Pair:
