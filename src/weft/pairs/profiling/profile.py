@@ -15,6 +15,7 @@ from weft.data.reading.links import is_links
 from weft.errors import DataError, column_phrase, plural
 from weft.pairs.profiling.arrays import ArrayProfile, ArraySample
 from weft.pairs.profiling.differences import PartDifferences, TrainedStructures
+from weft.pairs.profiling.exchanges import Interchangeable, StrictPairs
 from weft.pairs.profiling.relations import Relations, relate
 from weft.pairs.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.pairs.profiling.sides import SideProfile, profile_side
@@ -60,6 +61,8 @@ class PairProfile:
     """Structures of the training pairs; None where nothing is compared with them."""
     arrays: ArrayProfile | None = None
     """The pictures, frames or sound that the sources name; None: the sources are texts."""
+    interchangeable: Interchangeable = field(default_factory=Interchangeable)
+    """Symbols and phrases that can take each other's place, in a language of strict rules."""
 
     @property
     def pairs(self) -> int:
@@ -180,6 +183,7 @@ class _Samples:
     by_source: SourceSample = field(default_factory=SourceSample)
     arrays: ArraySample = field(default_factory=ArraySample)
     structures: TrainedStructures | None = None
+    strict: StrictPairs = field(default_factory=StrictPairs)
     features: list[list[str]] = field(default_factory=list)
     """The cells of the columns of features in the first rows."""
     blank: int = 0
@@ -214,6 +218,7 @@ class _Samples:
         self.even.add(source, target)
         if len(columns.source) == 1:
             self.arrays.add(row.file, row.number, source, target)
+        self.strict.add(source, target)
         if self.structures is not None:
             self.structures.add(source, target)
         self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
@@ -288,6 +293,7 @@ def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
         sources=by_source,
         structures=samples.structures,
         arrays=samples.arrays.profile(),
+        interchangeable=samples.strict.interchangeable(),
     )
 
 
