@@ -92,8 +92,8 @@ def together(first: Estimate, second: Estimate, count: int, limits: tuple[float,
 
 def factors_together(first: Estimate, second: Estimate, count: int) -> Estimate:
     """The interval of two sets of factors: that of their logarithms."""
-    logs = (Estimate(*(math.log(value) for value in (part.mean, part.low, part.high))) for part in (first, second))
-    both = together(*logs, count)
+    logs = [Estimate(math.log(part.mean), math.log(part.low), math.log(part.high)) for part in (first, second)]
+    both = together(logs[0], logs[1], count)
     return Estimate(math.exp(both.mean), math.exp(both.low), _exp(both.high))
 
 
