@@ -18,7 +18,6 @@ from weft.translation.flags import (
     BITS,
     FLAGS,
     NO_RULES,
-    RULES,
     FlagRules,
     flags_of,
     loses_placeholders,
@@ -28,6 +27,7 @@ from weft.translation.flags import (
     read_rules,
     repeats,
     rules_record,
+    skipped_stretches,
     stretch_attention,
     text_flags,
 )
@@ -109,7 +109,7 @@ class TestOutputs:
     def test_without_a_calibration_only_those_that_hold_for_all_pairs(self) -> None:
         copied = output(text="le chat dort ici")
         assert copied.flags == () and flags_of(copied, ALL) == ("untranslated",)
-        assert set(FLAGS) - set(NO_RULES.off) == set(ALWAYS) and set(RULES) == set(FLAGS)
+        assert set(FLAGS) - set(NO_RULES.off) == set(ALWAYS)
         assert replace(copied, flag_rules=ALL).flags == ("untranslated",)
 
     def test_too_short_and_too_long(self) -> None:
@@ -126,6 +126,14 @@ class TestOutputs:
         assert flags_of(skipped, replace(ALL, least_attention=0.31)) == ("skipped-source",)
         assert flags_of(skipped, replace(ALL, least_attention=0.29)) == ()
         assert stretch_attention(output()) == 1.0 == stretch_attention(output(attention=np.ones((0, 7))))
+
+    def test_the_stretches_without_attention(self) -> None:
+        received = [0.9, 0.05, 0.0, 0.1, 0.9, 0.1, 0.1, 0.9, 0.0, 0.0, 0.0]
+        tokens = [f"w{number}" for number in range(len(received))]
+        weights = np.array([[*received, 0.3]]) / (1 + len(received))
+        one = output(source_tokens=[*tokens, "</s>"], attention=weights)
+        assert skipped_stretches(one, FlagRules(least_attention=0.2)) == [range(1, 4), range(8, 11)]
+        assert skipped_stretches(one, NO_RULES) == [] == skipped_stretches(output(), FlagRules(least_attention=0.2))
 
     def test_neighbors_that_training_data_does_not_have(self) -> None:
         table = neighbor_table([["a", "b", "c"], ["c", "d"]])

@@ -29,12 +29,16 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
 from weft.translation.glossary import is_missing
 
 if TYPE_CHECKING:
+    from weft.search.ranking import HypothesisArrays
+    from weft.text.id_rows import IdRows
     from weft.translation.results import Translation
 
 FLAGS = (
@@ -50,6 +54,10 @@ MIN_STRETCH = 3
 """Source tokens that a stretch without attention has, at least."""
 BITS = 1 << 18
 """Size of the table of neighboring tokens."""
+FACTOR = 2_654_435_761
+"""Multiplies the hash of the left one of two neighbors (Knuth 1973, 6.4)."""
+BY_END = 0
+"""`weft.search.ranking.BY_END`, which is not imported: that imports torch."""
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 PLACEHOLDER = re.compile(
     r"\{[A-Za-z_]?[\w.:!\[\]-]*\}"  # {name}, {0:.2f}, {}
@@ -86,18 +94,53 @@ NO_RULES = FlagRules()
 
 def flags_of(translation: Translation, rules: FlagRules) -> tuple[str, ...]:
     """The flags of an output, in the order of `FLAGS`."""
-    return tuple(name for name in FLAGS if name not in rules.off and RULES[name](translation, rules))
+    known = translation.flags_of_ids
+    flags = {*(flags_of_tokens(translation, rules) if known is None else known)}
+    flags |= text_flags(translation.source, translation.text, off=rules.off)
+    if translation.terms and is_missing(translation.terms, translation.text):
+        flags.add("term-missing")
+    return tuple(name for name in FLAGS if name in flags and name not in rules.off)
 
 
-def text_flags(source: str, text: str) -> set[str]:
-    """The flags that two texts have whatever was searched: also those of a reference."""
-    rules = {
-        "untranslated": is_untranslated,
-        "repeats": lambda _, text: repeats(text),
-        "numbers-differ": numbers_differ,
-        "placeholder-lost": loses_placeholders,
+def flags_of_tokens(translation: Translation, rules: FlagRules) -> set[str]:
+    """The flags that are read off the tokens of source and output, and off attention."""
+    flags = {
+        "cut": translation.ended != "end",
+        "skipped-source": skips_source(translation, rules),
+        "unlike-training": is_unlike_training(translation, rules),
+        "unknown-tokens": UNKNOWN in translation.source_tokens or specials.UNKNOWN in translation.ids,
     }
-    return {name for name, rule in rules.items() if rule(source, text)}
+    return {name for name, is_set in flags.items() if is_set}
+
+
+def flags_of_batch(
+    hypotheses: HypothesisArrays, sources: IdRows, names: Callable[[Sequence[int]], list[str]], rules: FlagRules
+) -> list[tuple[str, ...]]:
+    """`flags_of_tokens` of the best hypotheses of a batch without attention; ``names``: the tokens of source ids."""
+    new_B = batch_novelty(sources, names, rules.neighbors) if rules.neighbors else np.zeros(len(sources))
+    flags = {
+        "cut": hypotheses.ended_BN[:, 0] != BY_END,
+        "skipped-source": (1 + hypotheses.token_counts_BN[:, 0]) / (1 + sources.lengths_B) < rules.least_ratio,
+        "unlike-training": (sources.lengths_B > rules.longest) | (new_B > rules.novelty),
+        "unknown-tokens": batch_unknown(hypotheses, sources) > 0,
+    }
+    rows = np.column_stack(list(flags.values())).tolist()
+    return [tuple(name for name, is_set in zip(flags, row, strict=True) if is_set) for row in rows]
+
+
+def batch_unknown(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
+    """The unknown tokens of each source and its best hypothesis."""
+    tokens_BT = hypotheses.tokens_BNT[:, 0]
+    unknown_BT = (tokens_BT == specials.UNKNOWN) & (np.arange(tokens_BT.shape[1]) < hypotheses.token_counts_BN[:, :1])
+    row_of_token_N = np.repeat(np.arange(len(sources)), sources.lengths_B)
+    unknown_B = np.bincount(row_of_token_N[sources.ids_N == specials.UNKNOWN], minlength=len(sources))
+    counts_B: np.ndarray = unknown_B + unknown_BT.sum(1)
+    return counts_B
+
+
+def text_flags(source: str, text: str, *, off: Sequence[str] = ()) -> set[str]:
+    """The flags that two texts have whatever was searched: also those of a reference."""
+    return {name for name, rule in TEXT_RULES.items() if name not in off and rule(source, text)}
 
 
 def is_untranslated(source: str, text: str) -> bool:
@@ -157,14 +200,34 @@ def skips_source(translation: Translation, rules: FlagRules) -> bool:
 def stretch_attention(translation: Translation) -> float:
     """The attention of the least attended stretch of source tokens, of a uniform share 1; 1 if it is not known.
 
-    The attention of a source token is its sum over all output tokens, relative to output tokens per source token; that
-    of a stretch is the largest of its tokens.
+    That of a stretch is the largest of its tokens.
+    """
+    received = attention_received(translation)
+    stretches = [received[start : start + MIN_STRETCH] for start in range(len(received) - MIN_STRETCH + 1)]
+    return min(map(max, stretches), default=1.0)
+
+
+def attention_received(translation: Translation) -> list[float]:
+    """The attention of each source token, the end token aside; empty if it is not known.
+
+    Its sum over all output tokens, relative to output tokens per source token.
     """
     attention = translation.attention
-    if attention is None or attention.ndim != 2 or attention.shape[1] <= MIN_STRETCH or not len(attention):
-        return 1.0
-    received = attention.sum(0)[:-1] * (attention.shape[1] / len(attention))
-    return float(min(max(received[start : start + MIN_STRETCH]) for start in range(len(received) - MIN_STRETCH + 1)))
+    if attention is None or attention.ndim != 2 or not len(attention):
+        return []
+    received: list[float] = (attention.sum(0)[:-1] * (attention.shape[1] / len(attention))).tolist()
+    return received
+
+
+def skipped_stretches(translation: Translation, rules: FlagRules) -> list[range]:
+    """The stretches of source tokens that have received less attention than those of nearly all validation sources."""
+    stretches: list[range] = []
+    start = 0
+    for position, received in enumerate([*attention_received(translation), 1.0]):
+        if received >= rules.least_attention:
+            stretches += [range(start, position)] if position - start >= MIN_STRETCH else []
+            start = position + 1
+    return stretches
 
 
 def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
@@ -176,13 +239,32 @@ def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
 
 def novelty(tokens: Sequence[str], neighbors: bytes) -> float:
     """The share of neighboring tokens that are not in a table of `neighbor_table`."""
-    positions = _positions(tokens)
-    unseen = sum(not neighbors[position >> 3] >> (position & 7) & 1 for position in positions)
-    return unseen / len(positions) if positions else 0.0
+    new = new_neighbors(tokens, neighbors)
+    return sum(new) / len(new) if new else 0.0
+
+
+def batch_novelty(sources: IdRows, names: Callable[[Sequence[int]], list[str]], neighbors: bytes) -> np.ndarray:
+    """`novelty` of each source of a batch."""
+    ids_V, index_N = np.unique(sources.ids_N, return_inverse=True)
+    hashes_N = np.array([_hash(name) for name in names(ids_V.tolist())], dtype=np.uint64)[index_N]
+    left_N = np.concatenate([[np.uint64(0)], hashes_N[:-1]])
+    left_N[(np.cumsum(sources.lengths_B) - sources.lengths_B)[sources.lengths_B > 0]] = 0
+    positions_N = (left_N * np.uint64(FACTOR) + hashes_N) % np.uint64(BITS)
+    table = np.frombuffer(neighbors, np.uint8)
+    new_N = ~table[positions_N >> np.uint64(3)] >> (positions_N & np.uint64(7)).astype(np.uint8) & 1
+    row_of_token_N = np.repeat(np.arange(len(sources)), sources.lengths_B)
+    new_B = np.bincount(row_of_token_N, weights=new_N, minlength=len(sources))
+    shares_B: np.ndarray = new_B / np.maximum(sources.lengths_B, 1)
+    return shares_B
+
+
+def new_neighbors(tokens: Sequence[str], neighbors: bytes) -> list[bool]:
+    """Whether each token, with the one before it, is not in a table of `neighbor_table`."""
+    return [not neighbors[position >> 3] >> (position & 7) & 1 for position in _positions(tokens)]
 
 
 def neighbor_table(sources: Iterable[Sequence[str]]) -> bytes:
-    """The hashes of all neighboring tokens of sources, as a table of bits."""
+    """All neighboring tokens of sources, as a table of bits."""
     table = bytearray(BITS // 8)
     for tokens in sources:
         for position in _positions(tokens):
@@ -191,24 +273,20 @@ def neighbor_table(sources: Iterable[Sequence[str]]) -> bytes:
 
 
 def _positions(tokens: Sequence[str]) -> list[int]:
-    return [_position(left, right) for left, right in pairwise(("", *tokens))]
+    """The bits of neighboring tokens; the first token stands beside an empty one, whose hash is 0."""
+    return [(left * FACTOR + right) % BITS for left, right in pairwise((0, *map(_hash, tokens)))]
 
 
 @lru_cache(maxsize=1 << 16)
-def _position(left: str, right: str) -> int:
-    return zlib.crc32(f"{left}\0{right}".encode("utf-8", "replace")) % BITS
+def _hash(token: str) -> int:
+    return zlib.crc32(token.encode("utf-8", "replace"))
 
 
-RULES: dict[str, Callable[[Translation, FlagRules], bool]] = {
-    "untranslated": lambda output, _: is_untranslated(output.source, output.text),
-    "cut": lambda output, _: output.ended != "end",
-    "repeats": lambda output, _: repeats(output.text),
-    "skipped-source": skips_source,
-    "unlike-training": is_unlike_training,
-    "unknown-tokens": lambda output, _: UNKNOWN in output.source_tokens or specials.UNKNOWN in output.ids,
-    "numbers-differ": lambda output, _: numbers_differ(output.source, output.text),
-    "placeholder-lost": lambda output, _: loses_placeholders(output.source, output.text),
-    "term-missing": lambda output, _: bool(output.terms) and is_missing(output.terms, output.text),
+TEXT_RULES: dict[str, Callable[[str, str], bool]] = {
+    "untranslated": is_untranslated,
+    "repeats": lambda _, text: repeats(text),
+    "numbers-differ": numbers_differ,
+    "placeholder-lost": loses_placeholders,
 }
 
 

@@ -68,6 +68,8 @@ class Translation:
     and a run that is not calibrated."""
     flag_rules: FlagRules | None = field(default_factory=lambda: None, compare=False)
     """Rules for normal outputs of the run, if it is calibrated: `flags` depend on it."""
+    flags_of_ids: tuple[str, ...] | None = field(default_factory=lambda: None, compare=False)
+    """The flags that are read off token ids, where they are known of a whole batch; None: they follow from the rest."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     terms: tuple[tuple[str, ...], ...] = field(default_factory=tuple)

@@ -89,6 +89,23 @@ def test_unknown_tokens_of_the_source_are_told(visitor):
     assert page.locator("main").inner_text().count("LSTM encoder, ") == 1
 
 
+def test_doubtful_words_are_marked_with_their_reason(visitor):
+    """A word for an unknown one; another sentence has no unknown word, and no such reason."""
+    page = visitor.translate("recurrent", "a witch must open the Bag")
+    marked = page.locator(".reading .output .doubt")
+    assert marked.count() and any(
+        "does not know “Bag”" in title for title in marked.evaluate_all("all => all.map((one) => one.title)")
+    )
+    assert any("does not know “Bag”" in text for text in texts(page, ".reading .doubts li"))
+    answer = translation(page, "recurrent", "a witch must open the Bag", n_best=4)
+    assert page.locator(".reading .output").inner_text() == answer["text"]
+    assert {"unknown-tokens"} <= {*answer["flags"]} and "there are words that the model does not know" in texts(
+        page, ".doubts li"
+    )
+    visitor.translate("recurrent", SENTENCE)
+    assert not any("does not know" in text for text in texts(page, ".reading .doubts li"))
+
+
 def test_each_step_shows_the_candidates_with_their_probabilities(visitor):
     page = visitor.translate("recurrent", SENTENCE)
     words = texts(page, ".words.target button")
