@@ -64,7 +64,7 @@ PLACEHOLDER = re.compile(
     r"|%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%[#0+-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]\b"  # %(n)d, %s, %5.2f
     r"|</?[A-Za-z][^<>]{0,200}>"  # <x id="1"/>, </b>
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+"
 )
 """Text that must come out as it went in."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
