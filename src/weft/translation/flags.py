@@ -92,10 +92,9 @@ NO_RULES = FlagRules()
 """Those of a run that is not calibrated."""
 
 
-def flags_of(translation: Translation, rules: FlagRules) -> tuple[str, ...]:
-    """The flags of an output, in the order of `FLAGS`."""
-    known = translation.flags_of_ids
-    flags = {*(flags_of_tokens(translation, rules) if known is None else known)}
+def flags_of(translation: Translation, rules: FlagRules, of_tokens: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The flags of an output, in the order of `FLAGS`; ``of_tokens``: `flags_of_tokens`, if they are known."""
+    flags = {*(flags_of_tokens(translation, rules) if of_tokens is None else of_tokens)}
     flags |= text_flags(translation.source, translation.text, off=rules.off)
     if translation.terms and is_missing(translation.terms, translation.text):
         flags.add("term-missing")

@@ -91,7 +91,7 @@ class _Details:
                 return None if self.confidence is None else self._confidences[row]
             case "flag_rules":
                 return None if self.confidence is None else self.confidence.flag_rules
-            case "flags_of_ids":
+            case "flags_of_tokens":
                 return self._flags[row]
             case "attention" | "word_attention" | "trace":
                 return None
@@ -133,8 +133,8 @@ class _LazyConfidence:
         values |= {"flag_rules": self.model.flag_rules, "_others": self, "_row": 0}
 
     def compute(self, name: str, row: int) -> Any:
-        if name == "confidence":
-            return self.model.of_output(self.translation)
+        if name in ("confidence", "flags_of_tokens"):
+            return self.model.of_output(self.translation) if name == "confidence" else None
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 

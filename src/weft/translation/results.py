@@ -68,8 +68,6 @@ class Translation:
     and a run that is not calibrated."""
     flag_rules: FlagRules | None = field(default_factory=lambda: None, compare=False)
     """Rules for normal outputs of the run, if it is calibrated: `flags` depend on it."""
-    flags_of_ids: tuple[str, ...] | None = field(default_factory=lambda: None, compare=False)
-    """The flags that are read off token ids, where they are known of a whole batch; None: they follow from the rest."""
     alternatives: tuple[Translation, ...] = ()
     """The other hypotheses of an n-best list, best first."""
     terms: tuple[tuple[str, ...], ...] = field(default_factory=tuple)
@@ -119,7 +117,9 @@ class Translation:
         """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
         from weft.translation.flags import NO_RULES, flags_of
 
-        return flags_of(self, self.flag_rules or NO_RULES)
+        others: TranslationFields | None = vars(self).get("_others")
+        of_tokens = None if others is None else others.compute("flags_of_tokens", vars(self)["_row"])
+        return flags_of(self, self.flag_rules or NO_RULES, of_tokens)
 
     @property
     def proven(self) -> bool:
