@@ -194,6 +194,96 @@ def attention() -> Diagram:
     return diagram
 
 
+def self_attention() -> Diagram:
+    """The six steps for the first of two words, with the numbers of chapter 12."""
+    diagram = Diagram(690, 500, "Self-attention in six steps, for the first of two words")
+    steps = ("1  query, keys, values", "2  scores", "3  ÷ √64", "4  softmax", "5  weigh", "6  sum")
+    for step, y in zip(steps, (350, 285, 230, 175, 120, 45), strict=True):
+        diagram.note(85, y + 4, step)
+    query = diagram.box(215, 350, "q₁", width=50, kind="main")
+    total = diagram.box(405, 45, "z₁ = 0.88 v₁ + 0.12 v₂", width=190, kind="main")
+    for index, (word, numbers) in enumerate((("Thinking", (112, 14, 0.88)), ("Machines", (96, 12, 0.12)))):
+        x, name = 300 + 230 * index, "₁₂"[index]
+        vector = diagram.box(x, 420, f"x{name}", width=60)
+        diagram.text(x, 482, word)
+        diagram.arrow((x, 465), vector.bottom)
+        key, value = (diagram.box(x + shift, 350, f"{kind}{name}", width=50) for shift, kind in ((0, "k"), (80, "v")))
+        for target in (key, value, query)[: 3 - index]:
+            diagram.arrow(vector.top, target.bottom)
+        score = diagram.box(x, 285, f"q₁ · k{name} = {numbers[0]}", width=120)
+        scaled, weight = (diagram.box(x, y, f"{n}", width=60) for y, n in ((230, numbers[1]), (175, numbers[2])))
+        weighed = diagram.box(x, 120, f"{numbers[2]} v{name}", width=80)
+        for low, high in ((key, score), (score, scaled), (scaled, weight), (weight, weighed)):
+            diagram.arrow(low.top, high.bottom)
+        diagram.arrow(query.top, (215, 318), (x - 30, 318), (x - 30, 302))
+        diagram.arrow(value.top, (value.x, 120), weighed.right)
+        diagram.arrow(weighed.top, (total.x + 60 * (2 * index - 1), 62))
+    return diagram
+
+
+def mask() -> Diagram:
+    """Scores, the mask that is added to them, and the weights."""
+    diagram = Diagram(640, 190, "A causal mask is added to the scores, before the softmax")
+    scores = (("2", "1", "0"), ("1", "2", "1"), ("0", "1", "2"))
+    added = (("0", "−∞", "−∞"), ("0", "0", "−∞"), ("0", "0", "0"))
+    weights = (("1", "0", "0"), ("0.27", "0.73", "0"), ("0.09", "0.24", "0.67"))
+    for left, name, rows in ((60, "scores", scores), (265, "mask M", added), (490, "weights", weights)):
+        diagram.note(left + 48, 172, name)
+        for row, cells in enumerate(rows):
+            for column, cell in enumerate(cells):
+                kind = "main" if column <= row else "box"
+                diagram.box(left + 48 * column, 40 + 40 * row, cell, width=46, height=38, kind=kind)
+    diagram.text(210, 85, "+")
+    diagram.arrow((395, 80), (458, 80))
+    diagram.note(426, 70, "softmax")
+    return diagram
+
+
+def multi_head() -> Diagram:
+    """Four heads of self-attention."""
+    diagram = Diagram(620, 330, "Multi-head attention: smaller spaces side by side, then joined")
+    words = diagram.box(310, 270, "X: n words of d numbers", width=220)
+    joined = diagram.box(310, 110, "[head₁ ; head₂ ; head₃ ; head₄]", width=260)
+    output = diagram.box(310, 45, "W_O", width=90, kind="main")
+    diagram.text(310, 316, "source or target")
+    diagram.arrow((310, 300), words.bottom)
+    for index in range(4):
+        x = 85 + 150 * index
+        head = diagram.box(x, 190, "Q, K, V of d/4", width=120, kind="main")
+        diagram.arrow((310 + 50 * (index - 1.5), 253), head.bottom)
+        diagram.arrow(head.top, (310 + 60 * (index - 1.5), 127))
+    diagram.arrow(joined.top, output.bottom)
+    diagram.arrow(output.top, (310, 8))
+    return diagram
+
+
+def between() -> Diagram:
+    """An encoder of attention alone with a recurrent decoder."""
+    diagram = Diagram(760, 330, "In between: an encoder of attention alone, a recurrent decoder")
+    diagram.group(25, 70, 270, 190, "encoder")
+    diagram.group(370, 70, 370, 190, "decoder")
+    diagram.text(160, 318, "source words, with or without positions")
+    below = None
+    for y, name in ((230, "self-attention"), (175, "feed-forward"), (120, "as many vectors as words")):
+        box = diagram.box(160, y, name, width=200, kind="main" if y == 230 else "box")
+        diagram.arrow(below.top if below else (160, 300), box.bottom)
+        below = box
+    assert below is not None
+    before = None
+    for index, (given, output) in enumerate((("START", "il"), ("il", "m'"), ("m'", "a"))):
+        state = diagram.box(440 + 115 * index, 190, f"s{'₁₂₃'[index]}", width=60, kind="main")
+        diagram.text(state.x, 300, given)
+        diagram.arrow((state.x, 283), state.bottom)
+        diagram.arrow(state.top, (state.x, 48))
+        diagram.text(state.x, 35, output)
+        diagram.arrow(below.right, (335, 120), (335, 145), (state.x - 18, 145), (state.x - 18, 173))
+        if before:
+            diagram.arrow(before.right, state.left)
+        before = state
+    diagram.note(335, 108, "attention")
+    return diagram
+
+
 def stack() -> Diagram:
     """Two layers, and two directions."""
     diagram = Diagram(760, 270, "A stack of two layers, and a layer that reads in both directions")
@@ -252,6 +342,10 @@ DIAGRAMS: dict[str, Callable[[], Diagram]] = {
     "lstm": lstm,
     "encoder-decoder": encoder_decoder,
     "attention-step": attention,
+    "self-attention": self_attention,
+    "mask": mask,
+    "multi-head": multi_head,
+    "between": between,
     "stack": stack,
     "transformer": transformer,
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import weft
 from fixtures import pretrained_models
 from fixtures.pretrained_models import KINDS
+from weft.apps.probes.bias import Templates
 from weft.errors import CheckpointError, SearchError
 from weft.interop.export import export_run
 from weft.interop.imported_run import ImportOptions
@@ -46,6 +49,40 @@ def test_translation_and_inspection(imported: tuple[str, Path]) -> None:
     layers = KINDS[kind].config.get("decoder_layers") or KINDS[kind].config["num_decoder_layers"]
     assert len({head.layer for head in heads if head.kind == "cross"}) == layers
     assert run.attend(TEXT, TARGET)[1].weights_TS.shape[1] == 5  # four words and the end
+
+
+TEMPLATES = """
+templates = ["the {profession}", "the old {profession}"]
+feminine = ["la", "le"]
+masculine = ["roi"]
+[professions]
+king = "king"
+queen = "queen"
+"""
+
+
+def test_probes(imported: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (templates := tmp_path / "toy.toml").write_text(TEMPLATES, "utf-8")
+    monkeypatch.setattr(Templates, "gender", lambda _, output: "feminine")  # weights are random
+    run = weft.load(imported[1])
+    counts = weft.probes.bias(run, templates, kind="greedy", max_length=4).data["total"]
+    assert counts["feminine"] == sum(counts.values()) == 4
+    assert weft.probes.nonsense(run, [TEXT, "the king"], kind="greedy", max_length=4).data["sources"] == 2
+    scores = weft.probes.repeat(run, "roi", source="king", times=3).data["token_scores"]
+    assert len(scores) % 3 == 0 and all(map(math.isfinite, scores))
+
+
+def test_learned_positions_of_several_models(
+    imported: tuple[str, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from weft.apps.cli.commands.positions import command
+
+    kind, path = imported
+    if load_recipe(path / "recipe.toml").model.encoder.positions != "learned":
+        pytest.skip(f"{kind} has no table of positions")
+    shutil.copytree(path, tmp_path / "other")
+    command([path, tmp_path / "other"], count=3)
+    assert "run encoder" in (text := capsys.readouterr().out) and "other decoder" in text and "sinusoidal" in text
 
 
 def test_eight_bits(imported: tuple[str, Path]) -> None:

@@ -29,5 +29,7 @@ def test_json_has_null_for_what_is_not_finite() -> None:
 def test_picture_and_html(tmp_path: Path) -> None:
     path = RESULT.save(tmp_path / "toy.svg")
     assert "A toy rises" in path.read_text("utf-8")
-    html = RESULT._repr_html_()
-    assert "A toy rises" in html and "<table" in html and "Note." in html
+    page = RESULT.save(tmp_path / "toy.html").read_text("utf-8")
+    for html in (RESULT._repr_html_(), page):
+        assert "A toy rises" in html and "<table" in html and "Note." in html
+    assert page == RESULT.to_html() and page.startswith("<!DOCTYPE html>") and "<script" not in page

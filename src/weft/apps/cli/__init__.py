@@ -56,6 +56,9 @@ SECTIONS = {
         "trace": LazyCommand(
             "weft.apps.cli.commands.trace:command", "weft trace runs/try 'he hit me with a pie' --to tree.svg"
         ),
+        "parse": LazyCommand(
+            "weft.apps.cli.commands.parse:command", "weft parse --tree '(S (NP he) (VP sleeps))' --to tree.svg"
+        ),
         "probe": LazyCommand("weft.apps.cli.commands.probe:app"),
         "positions": LazyCommand("weft.apps.cli.commands.positions:command", "weft positions --count 5 --width 4"),
         "align-heads": LazyCommand(

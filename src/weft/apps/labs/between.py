@@ -29,9 +29,9 @@ LAB = Lab(
     name="between",
     claim="An attention-only encoder with a recurrent decoder is behind seq2seq; positions bring it forward",
     paper="Vaswani et al. 2017, section 3.5: attention has no notion of order without positions. Chen et al. 2018, The "
-    "best of both worlds: a Transformer encoder with a recurrent decoder is at least as good as either of its parents.",
-    trains="Four models of width 64 on English sentences of three to six words, for 350 updates.",
-    seconds=60,
+    "best of both worlds: hybrids of the two architectures do better than the recurrent one on two translation tasks.",
+    trains="Four models of width 64 on English sentences of three to six words, for 350 updates, twice with each seed.",
+    seconds=120,
     next=(
         "Without order, who sees whom? weft lab order shows what an encoder without positions cannot tell.",
         "Train longer: weft.labs.between(steps=1000). Which gaps are left?",
@@ -76,7 +76,7 @@ def between(
     """Run the lab. ``sentences``: size of the test set."""
     size = (min(steps, 15), min(sentences, 30)) if quick else (steps, sentences)
     conditions = [Condition(name, *size) for name in MODELS]
-    trials = run_trials(trial, conditions, seeds)
+    trials = run_trials(trial, conditions, seeds, models=1 if quick else 2)
     exact = {c.model: trials.values(c, "exact") for c in conditions}
     rows: list[Row] = [(c.model, trials.values(c, "parameters")[0], percent(exact[c.model])) for c in conditions]
     series = (Series("", tuple((index, percent(values)) for index, values in enumerate(exact.values()))),)

@@ -35,8 +35,8 @@ LAB = Lab(
     paper="Stanovsky et al. 2019 (WinoMT): six systems make gender-biased errors in all of the eight target languages "
     "tested. Lee et al. 2018: translation models can be made to answer with text that has nothing to "
     "do with the source.",
-    trains="A small GRU with attention, English to French, on sentences about ten professions with 10 to 90 % women.",
-    seconds=45,
+    trains="Small GRUs with attention, two a seed, on sentences about ten professions with 10 to 90 % women.",
+    seconds=90,
     next=(
         "As many women as men in every profession: weft.labs.bias(skewed=False).",
         "Sampling keeps the shares of the data where a beam does not: weft translate RUN --set search.kind=sample",
@@ -91,7 +91,7 @@ def trial(condition: Condition, seed: int) -> dict[str, Any]:
 def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 450, skewed: bool = True) -> LabResult:
     """Run the lab. ``skewed``: whether professions differ in their share of women, or all have 50 %."""
     condition = Condition(steps // 6 if quick else steps, skewed)
-    trials = run_trials(trial, [condition], seeds)
+    trials = run_trials(trial, [condition], seeds, models=1 if quick else 2)
     women, data = [100 * share for share in WOMEN.values()], majority([*WOMEN.values()]) if skewed else 50.0
     shares = {name: trials.values(condition, name) for name in ("outputs", "belief", "fluent")}
     kinds = [*shares["fluent"][0]]
@@ -109,9 +109,9 @@ def bias(seeds: int | Sequence[int] = 3, *, quick: bool = False, steps: int = 45
         rows.append((kind, percent([seed[kind] for seed in shares["fluent"]]), *areas))
     table = Table(("source", "fluency of the answers (%)", *(f"AUC of {name}" for name in DETECTORS)), rows)
     probes = trials.values(condition, "probes")[0]
-    pooled = binomial(round(sum(outputs) * probes / 100), probes * len(trials.seeds)).scaled(100)
+    pooled = binomial(round(sum(outputs) * probes / 100), probes * len(outputs)).scaled(100)
     notes = (
-        f"Of all outputs together, {pooled.text('%')} have the gender of the majority (binomial interval).",
+        f"Outputs with the gender of the majority, in all: {pooled.text('%')} (binomial interval).",
         *(f"{kind}: {trials.values(condition, 'answers')[0][kind]}" for kind in kinds[1:]),
         "Shuffled words can be understood: not every answer is wrong. AUC below 0.5: nonsense has more.",
     )

@@ -31,7 +31,7 @@ LAB = Lab(
     name="layers",
     claim="Lower layers know the word better, higher ones the sentence; what nobody needs is forgotten",
     paper="Peters et al. 2018, section 5.3: in a bidirectional language model of two layers, the first is better for "
-    "parts of speech, the second for senses of words. Belinkov et al. 2017: so in translation, for encoders.",
+    "parts of speech, the second for senses of words. Belinkov et al. 2020: so in translation, for encoders.",
     trains="GRU encoders of two layers, left to right, with a GRU decoder and attention, on 8,000 sentences.",
     seconds=60,
     next=("Any model: weft probe states RUN", "No looking back: weft.labs.layers(score='none'). What is kept now?"),

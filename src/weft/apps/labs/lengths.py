@@ -29,7 +29,8 @@ LAB = Lab(
     claim="Sinusoids extend to lengths never seen in training, and learned positions do not",
     paper="Vaswani et al. 2017, section 3.5: sinusoids were chosen because they may allow the model to extrapolate to "
     "sequence lengths longer than those of training; learned positions were nearly identical within them. Press et al. "
-    "2022: sinusoids fail a few words beyond the training length, ALiBi does not.",
+    "2022, figure 1: beyond the length of training, language models with sinusoids or rotary positions become worse, "
+    "those with ALiBi do not.",
     trains="Transformers of two layers with seven kinds of positions, and an LSTM: they copy up to 8 letters.",
     seconds=110,
     next=(

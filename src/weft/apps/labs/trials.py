@@ -21,6 +21,8 @@ from weft.runtime.switches import thread_count
 Condition = TypeVar("Condition", bound=Hashable)
 Trial = Callable[[Condition, int], dict[str, Any]]
 """A measurement under a condition with a seed, as JSON values; a module-level function, so that it can be pickled."""
+SEED_STEP = 1_000
+"""Between the seeds of two models of one seed: far more than anybody's number of seeds."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,29 @@ class Trials:
     conditions: tuple[Any, ...]
     seeds: tuple[int, ...]
     results: dict[Any, list[dict[str, Any]]]
-    """Results by condition, in the order of the seeds."""
+    """Results by condition, in the order of the seeds; of several models per seed, in the order of `trial_seeds`."""
+    models: int = 1
+    """Trials of each condition with each seed."""
+
+    @property
+    def trial_seeds(self) -> tuple[int, ...]:
+        """The seed of each trial of a condition."""
+        return trial_seeds(self.seeds, self.models)
 
     def values(self, condition: Hashable, name: str) -> list[Any]:
-        """A measurement under a condition, of each seed."""
+        """A measurement under a condition, of each trial."""
         return [result[name] for result in self.results[condition]]
 
     def curves(self, conditions: Sequence[Hashable], name: str) -> list[list[Any]]:
-        """For each seed, a measurement under each of the conditions."""
+        """For each trial, a measurement under each of the conditions."""
         return [list(curve) for curve in zip(*(self.values(condition, name) for condition in conditions), strict=True)]
 
     def estimate(self, condition: Hashable, name: str) -> Estimate:
-        """Its mean over the seeds, with the t interval."""
+        """Its mean over the trials, with the t interval."""
         return t_interval(self.values(condition, name))
 
     def percent(self, condition: Hashable, name: str) -> Estimate:
-        """Its mean over the seeds, of a percentage."""
+        """Its mean over the trials, of a percentage."""
         return percent(self.values(condition, name))
 
     def records(self) -> list[dict[str, Any]]:
@@ -53,7 +62,7 @@ class Trials:
         return [
             {"condition": plain(condition), "seed": seed, **result}
             for condition in self.conditions
-            for seed, result in zip(self.seeds, self.results[condition], strict=True)
+            for seed, result in zip(self.trial_seeds, self.results[condition], strict=True)
         ]
 
 
@@ -62,15 +71,17 @@ def run_trials(
     conditions: Sequence[Condition],
     seeds: int | Sequence[int],
     *,
+    models: int = 1,
     unit: str = "trainings",
     on_result: Callable[[Condition, int, dict[str, Any]], None] | None = None,
 ) -> Trials:
     """Run a trial under every condition with every seed; 3 seeds are 1, 2 and 3.
 
-    ``unit``: what the trials are, for the display of progress. ``on_result`` is called with each result, in order.
+    ``models``: trials of a condition with each seed, each with data and weights of its own. ``unit``: what the trials
+    are, for the display of progress. ``on_result`` is called with each result, in order.
     """
     chosen = check_seeds(seeds)
-    items = [(condition, seed) for condition in conditions for seed in chosen]
+    items = [(condition, seed) for condition in conditions for seed in trial_seeds(chosen, models)]
     workers = min(worker_count(), len(items)) if trial.__module__ != "__main__" else 0  # none can import a script
     results: dict[Any, list[dict[str, Any]]] = {condition: [] for condition in conditions}
     with (
@@ -84,7 +95,12 @@ def run_trials(
             running.done += 1
             if on_result is not None:
                 on_result(condition, seed, result)
-    return Trials(tuple(conditions), chosen, results)
+    return Trials(tuple(conditions), chosen, results, models)
+
+
+def trial_seeds(seeds: Sequence[int], models: int) -> tuple[int, ...]:
+    """The seeds of the trials: seed 1 with two models is 1 and 1,001."""
+    return tuple(seed + SEED_STEP * index for seed in seeds for index in range(models))
 
 
 def worker_count() -> int:

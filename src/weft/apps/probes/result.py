@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.files import json_value
+from weft.files import json_value, save_text
 from weft.pictures.charts import Chart, Table
+
+if TYPE_CHECKING:
+    from weft.pictures.html.elements import Content
+
+PAGE = ".html"
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,14 +54,30 @@ class ProbeResult:
         return json.dumps(json_value(self.data), ensure_ascii=False)
 
     def save(self, path: Path | str) -> Path:
-        """Draw the chart in the format of the path's suffix: .svg, .png or .pdf."""
-        return self.chart.save(path)
+        """Write tables and chart as a page (.html), or draw the chart (.svg, .png or .pdf)."""
+        path = Path(path)
+        if path.suffix != PAGE:
+            return self.chart.save(path)
+        save_text(path, self.to_html())
+        return path
+
+    def to_html(self) -> str:
+        """A standalone page, without scripts and without references to other files."""
+        from weft.pictures.html.elements import element
+        from weft.pictures.html.page import page
+
+        return str(page(f"{self.name}: weft probe", element("h1", f"Probe: {self.name}"), *self._content()))
 
     def _repr_html_(self) -> str:
+        from weft.pictures.html.page import fragment
+
+        return str(fragment(*self._content()))
+
+    def _content(self) -> list[Content]:
+        """Tables, chart and notes as HTML."""
         from weft.apps.labs.page import table_html
         from weft.pictures.charts.html import chart_html
         from weft.pictures.html.elements import element
-        from weft.pictures.html.page import fragment
 
         notes = (element("p", note, class_="faint small") for note in self.notes)
-        return str(fragment(*map(table_html, self.tables), chart_html(self.chart), *notes))
+        return [*map(table_html, self.tables), chart_html(self.chart), *notes]

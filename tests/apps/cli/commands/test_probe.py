@@ -67,6 +67,8 @@ class TestBias:
         assert "feminine (%)" in text and "first" in text
         data = json.loads(command(*arguments, "--to", picture, "--json")[0])
         assert sum(data["total"].values()) == 2 and picture.exists()
+        page = tmp_path / "bias.html"
+        assert command(*arguments, "--to", page)[0] == f"{page}\n" and "feminine (%)" in page.read_text("utf-8")
 
     def test_errors(self, refusal: Refusal, runs: Runs) -> None:
         assert "did you mean 'turkish'?" in refusal("probe", "bias", runs("lstm"), "--templates", "turkis")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from weft.apps.cli.commands.parse import record
 from weft.pictures.labels import visible
+from weft.pictures.parse_tree import GAP, place_nodes, read_tree
 from weft.search.ranking import Ranking
 from weft.search.sampling_filters import SamplingFilter
 from weft.translation.word_alignment import links_from_weights, merge_weights
@@ -128,3 +130,36 @@ def test_doubts_are_said_in_words(call):
     assert call("doubts.js", "doubtsOf", {"confidence": 0.9, "flags": [], "words": words[:1]}) == []
     many = [{**words[1], "text": str(number)} for number in range(11)]
     assert call("doubts.js", "doubtsOf", {"words": many})[-1] == "and 3 more words"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(S (NP he) (VP sleeps))",
+        "(TOP (S (NP a baker ) (VP wanted (NP milk ) ) ) because (S (NP he ) (VP was (ADJP ill ) ) ) )",
+    ],
+)
+def test_the_tree_of_an_output_is_placed_as_in_the_library(visitor, text):
+    tree = read_tree(text)
+    page = visitor.open("#translate")
+    script = (
+        "([file, text]) => import(file).then(({ parse, place }) => [parse(text), place(parse(text), (t) => t.length)])"
+    )
+    parsed, placed = page.evaluate(script, ["/page/figures/parse_tree.js", text])
+    assert parsed == record(tree)
+    widths = GAP  # the page counts in sizes of its text, the library in inches
+    expected = place_nodes(tree, lambda text, is_word: len(text) * widths)
+    assert [(node["text"], node["isWord"], node["row"], node["parent"]) for node in placed] == [
+        (node.text, node.is_word, node.row, node.parent) for node in expected
+    ]
+    assert [node["x"] for node in placed] == pytest.approx([node.x / widths for node in expected])
+
+
+@pytest.mark.parametrize("text", ["", "he sleeps", "(S (NP he)", "(S he) (S she)", "(S ())", "(S he))"])
+def test_what_is_no_tree_has_no_panel(visitor, text):
+    script = (
+        "([text]) => import('/page/panels/parse_panel.js').then(({ ParsePanel }) => { const panel = new ParsePanel(); "
+        "panel.update({ run: { translation: { text }, length: 3 }, steps: 3 }); return panel.element.hidden; })"
+    )
+    page = visitor.open("#translate")
+    assert page.evaluate(script, [text]) and not page.evaluate(script, ["(S he)"])

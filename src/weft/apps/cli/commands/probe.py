@@ -13,7 +13,6 @@ from weft.apps.cli.arguments import (
     Changes,
     Device,
     Json,
-    Picture,
     Run,
     check_adapter,
     check_file,
@@ -27,6 +26,13 @@ from weft.apps.cli.terminal.help_text import CommandGroup
 if TYPE_CHECKING:
     from weft.apps.probes.result import ProbeResult
 
+PictureOrPage = Annotated[
+    Path | None,
+    typer.Option(
+        "--to", "--out", help="Write a picture of the chart (.svg, .png, .pdf) or a page with all of it (.html)."
+    ),
+]
+
 app = CommandGroup(help="Measure how a trained model behaves on inputs of a special kind.", no_args_is_help=True)
 
 
@@ -39,7 +45,7 @@ def repeat_command(
         str | None,
         typer.Option("--source", help="The source of a translation model, whose target the copies are; or a prompt."),
     ] = None,
-    to: Picture = None,
+    to: PictureOrPage = None,
     as_json: Json = False,
     adapter: Adapter = None,
     device: Device = "auto",
@@ -68,7 +74,7 @@ def nonsense_command(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=2, help="Use only the first N sources.")] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random orders of words.")] = 1,
-    to: Picture = None,
+    to: PictureOrPage = None,
     as_json: Json = False,
     changes: Changes = None,
     adapter: Adapter = None,
@@ -102,7 +108,7 @@ def bias_command(
             show_default=False,
         ),
     ],
-    to: Picture = None,
+    to: PictureOrPage = None,
     as_json: Json = False,
     changes: Changes = None,
     adapter: Adapter = None,
@@ -126,7 +132,7 @@ def bias_command(
 def coreference_command(
     run: Run,
     limit: Annotated[int, typer.Option("--limit", min=4, help="Number of sentences.")] = 200,
-    to: Picture = None,
+    to: PictureOrPage = None,
     as_json: Json = False,
     adapter: Adapter = None,
     device: Device = "auto",
@@ -157,7 +163,7 @@ def states_command(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=20, help="Number of texts.")] = 2_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the clauses and of the control.")] = 1,
-    to: Picture = None,
+    to: PictureOrPage = None,
     as_json: Json = False,
     adapter: Adapter = None,
     device: Device = "auto",
@@ -178,13 +184,14 @@ def states_command(
 
 def _check(run: Path, to: Path | None, adapter: str | None) -> None:
     """Fail on bad arguments before torch is imported."""
-    check_picture(to)
+    if to is not None and to.suffix != ".html":
+        check_picture(to)
     check_runs(run)
     check_adapter(run, adapter)
 
 
 def _show(result: ProbeResult, to: Path | None, as_json: bool) -> None:
-    """Write the picture, then print its path, the numbers as JSON, or tables and chart."""
+    """Write the picture or the page, then print its path, the numbers as JSON, or tables and chart."""
     if to is not None:
         path = result.save(to)
         if not as_json:

@@ -15,6 +15,7 @@ import { FinishedPanel } from '../panels/finished_panel.js';
 import { MapPanel } from '../panels/map_panel.js';
 import { NextWord } from '../panels/next_word.js';
 import { panel } from '../panels/panel.js';
+import { ParsePanel } from '../panels/parse_panel.js';
 import { Reading } from '../panels/reading.js';
 import { SearchControls } from '../panels/search_controls.js';
 import { SentenceForm } from '../panels/sentence_form.js';
@@ -64,13 +65,14 @@ export default class TranslateView {
     });
     this.nextWord = new NextWord({ force, forceText: this.forceText });
     this.map = new MapPanel({ highlight: this.highlight, pickHead: (head) => this.go({ map: head }) });
+    this.parse = new ParsePanel();
     this.tree = new TreePanel({ force });
     this.finished = new FinishedPanel({
       pick: (index) => this.go({ pick: index || null }),
       draw: (count) => this.go({ draws: count > 1 ? count : null, step: null, pick: null }),
     });
     this.edit = new EditPanel({ change: (edits) => this.go({ ...writeEdits(edits), pick: null, step: null }) });
-    const parts = [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit];
+    const parts = [this.reading, this.parse, this.tree, this.nextWord, this.map, this.finished, this.edit];
     this.results = h(
       'div',
       { class: 'results', hidden: true },
@@ -281,7 +283,7 @@ export default class TranslateView {
   /** Draw all panels, the most important first; those that follow wait where a text is so long that this takes long. */
   async draw(scene) {
     let start = performance.now();
-    for (const part of [this.reading, this.tree, this.nextWord, this.map, this.finished, this.edit]) {
+    for (const part of [this.reading, this.parse, this.tree, this.nextWord, this.map, this.finished, this.edit]) {
       if (performance.now() - start > PATIENCE) {
         await new Promise((resolve) => setTimeout(resolve));
         if (this.scene !== scene) return; // there is something newer to draw
