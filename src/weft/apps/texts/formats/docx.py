@@ -85,9 +85,9 @@ def translated_docx(content: bytes, text: str, name: str) -> bytes:
         changed[member] = "".join(one if isinstance(one, str) else _rebuilt(one, next(paragraphs)) for one in parts)
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(output, "w") as written:
-        for member in archive.infolist():
-            data = changed[member.filename].encode() if member.filename in changed else archive.read(member)
-            written.writestr(member, data)
+        for entry in archive.infolist():
+            data = changed[entry.filename].encode() if entry.filename in changed else archive.read(entry)
+            written.writestr(entry, data)
     return output.getvalue()
 
 
