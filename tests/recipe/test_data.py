@@ -22,6 +22,8 @@ STEPS = [
     {"kind": "replace", "expression": r"(\d)\\", "replacement": r"\1\t"},
     {"kind": "truncate", "max": 7, "unit": "characters", "side": "both"},
     {"kind": "noise", "drop": 0.1, "shuffle_distance": 2},
+    {"kind": "exchange", "groups": [[["a", "x"], ["b", "y"]], [["c", "z"], ["d", "w"]]]},
+    {"kind": "substitute", "groups": [[["a b", "x"], ["b", 'y "y']]], "probability": 0.25},
 ]
 
 

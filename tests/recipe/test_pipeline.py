@@ -17,6 +17,8 @@ REQUIRED = {
     "replace": {"expression": "(a)", "replacement": r"\1\1"},
     "truncate": {"max": 400},
     "noise": {"drop": 0.1},
+    "exchange": {"groups": [[["a", "x"], ["b", "y"]]]},
+    "substitute": {"groups": [[["a b", "x"], ["b", "y y"]]]},
 }
 
 

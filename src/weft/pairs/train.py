@@ -27,7 +27,7 @@ from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
-from weft.pairs.time_limit.budget import TimeLimit
+from weft.pairs.time_limit.budget import MAX_LENGTHENING, TimeLimit
 from weft.pairs.time_limit.fitting import evaluation_items_within, fit_run
 from weft.pairs.time_limit.revision import train_revised
 from weft.recipe import Recipe, parse_change
@@ -231,7 +231,9 @@ def train_planned(
     if run.limit is not None:
         fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
-    events = annotated(train_revised(run.recipe, run.folder, options), RunFolder(run.folder), list(run.comments))
+    lengthening = MAX_LENGTHENING if models == 1 else 1.0
+    training = train_revised(run.recipe, run.folder, options, lengthening)
+    events = annotated(training, RunFolder(run.folder), list(run.comments))
     if options.model is None and options.workers.is_main:
         events = _with_exports(events, RunFolder(run.folder), run.recipe)
     yield from events

@@ -81,6 +81,8 @@ STEPS: dict[str, str] = {
     "replace": "weft.data.filtering.steps:Replace",
     "truncate": "weft.data.filtering.steps:Truncate",
     "noise": "weft.data.filtering.noise:Noise",
+    "exchange": "weft.data.filtering.exchange:Exchange",
+    "substitute": "weft.data.filtering.exchange:Substitute",
 }
 """Steps of data.pipeline: filters and transforms of pairs."""
 

@@ -241,6 +241,13 @@ class DataSettings(Settings):
     test_size: Count = Field(1_000, description="pairs drawn from it for testing")
     options: dict[str, Any] = Field({}, description="options of a built-in corpus")
     pipeline: list[AnyStep] = Field([], description="filters and transforms of pairs, in order: see docs/data.md")
+    variants: int = Field(
+        1,
+        ge=1,
+        le=1_000,
+        description="drawings of the random steps of data.pipeline (noise, exchange, substitute) that are kept "
+        "for each pair; an epoch has all of them",
+    )
     max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
     bad_rows: Literal["error", "skip"] = Field(
         "error", description="rows that cannot be read (encoding, columns, …): stop, or skip and count them"

@@ -252,6 +252,8 @@ class Recipe(Settings):
                 yield f"{where} is of source tokens, which this model has none of; set it to 0"
             if self.model.copies:
                 yield f"{where} would leave tokens that cannot be copied; with model.copy set it to 0"
+        if self.data.variants > 1 and self.tokenizer.dropout:
+            yield f"data.variants: {self.data.variants}, but tokenizer.dropout has variants of its own; set one of them"
         for name in ("consistency", "ema") if training.shard != "none" else ():
             if value := getattr(training, name):
                 yield f"training.{name}: {value:g} is not for sharded weights; set training.shard = 'none'"

@@ -61,6 +61,25 @@ def test_a_run_without_validations() -> None:
     assert (settings.steps, settings.validate_every) == (3_960, 2_100)
 
 
+def test_a_run_that_is_faster_than_planned_is_extended_up_to_what_is_wanted() -> None:
+    """A busy CPU: 0.94 s a step were measured, 0.4 s were observed."""
+    settings = SETTINGS.model_copy(update={"steps": 225, "validate_every": 45, "warmup": 45})
+    pace = Pace(0.4, 2.0)
+    extended = revise_settings(settings, 60, pace, 400, most_steps=12_000)
+    assert extended is not None and extended.steps % extended.validate_every == 0
+    validations = extended.steps // extended.validate_every - 60 // extended.validate_every
+    assert 0.85 * 400 < (extended.steps - 60) * 0.4 + validations * 2.0 < 400
+    assert validations >= 8, "instead of four, since they take a small part of the time"
+    limited = revise_settings(settings, 60, pace, 400, most_steps=300)
+    assert limited is not None and 225 < limited.steps <= 300
+    for unchanged in (
+        revise_settings(settings, 60, pace, 400, most_steps=225),
+        revise_settings(settings, 60, pace, 90, most_steps=12_000),
+        revise_settings(settings, 225, pace, 400, most_steps=12_000),
+    ):
+        assert unchanged is None
+
+
 @pytest.mark.parametrize("seconds", [-5.0, 0.0, 0.02])
 def test_without_time_for_a_step_nothing_changes(seconds: float) -> None:
     assert revise_settings(SETTINGS, 3_000, Pace(0.035, 0.7), seconds) is None
@@ -171,6 +190,23 @@ def test_a_run_that_became_slower_ends_its_schedule_in_time(slow: Any, tmp_path:
 
 def steps_of_warmup(steps: int) -> int:
     return max(round(100 * steps / 1_000), min(100, 100, steps // 5))
+
+
+def test_a_run_that_became_faster_uses_the_time(slow: Any, tmp_path: Path) -> None:
+    recipe, options, clock = slow()
+    settings = recipe.training.model_copy(update={"steps": 40, "validate_every": 10, "warmup": 8})
+    planned = Fitted(0, 2.0, 40, 1_000, 2.4, 4, 0.0, 100.0)
+
+    def fit(run: NewRun) -> FittedRun:
+        return FittedRun(run.recipe.model_copy(update={"training": settings}), planned, 100.0)
+
+    events = _run(recipe, options._replace(fit=fit), clock, tmp_path / "run")
+    [revised] = [event for event in events if isinstance(event, Revised)]
+    assert revised.planned_steps == 40 and revised.steps > 85
+    assert isinstance(events[-1], Finished) and events[-1].step == revised.steps <= 101
+    steps = [event.step for event in events if isinstance(event, Step)]
+    assert steps == [*range(1, revised.steps + 1)]
+    assert weft.load_recipe(tmp_path / "run" / "recipe.toml").training.steps == revised.steps
 
 
 def test_the_run_can_be_resumed_wherever_it_is_left(slow: Any, tmp_path: Path) -> None:

@@ -42,16 +42,23 @@ class Pipeline:
     def __init__(self, steps: Sequence[Step], *, seed: int) -> None:
         self.steps: tuple[Step, ...] = tuple(steps)
         self.seed = seed
-        # Two random steps must not draw the same numbers, and a filter put before one must not change what it draws.
-        random_steps = [index for index, step in enumerate(self.steps) if step.is_random]
-        self._keys = {index: f"{seed}:{number}".encode() for number, index in enumerate(random_steps)}
+        self._random_steps = [index for index, step in enumerate(self.steps) if step.is_random]
 
     def for_evaluation(self) -> Pipeline:
         """Only the steps that validation and test pairs go through: no filters, no noise."""
         return Pipeline([step for step in self.steps if not step.training_only], seed=self.seed)
 
-    def run(self, pairs: Sequence[Pair]) -> Outcome:
-        """Apply all steps to the pairs. Duplicates are still among the pairs returned, with their hashes."""
+    def _keys(self, variant: int) -> dict[int, bytes]:
+        """The keys of random steps: two steps draw different numbers, whatever filters are between them."""
+        ending = f":{variant}" if variant else ""
+        return {index: f"{self.seed}:{number}{ending}".encode() for number, index in enumerate(self._random_steps)}
+
+    def run(self, pairs: Sequence[Pair], variant: int = 0) -> Outcome:
+        """Apply all steps to the pairs; random ones draw other numbers for every ``variant``.
+
+        Duplicates are still among the pairs returned, with their hashes.
+        """
+        keys = self._keys(variant)
         current, rows = list(pairs), list(range(len(pairs)))
         drop_reasons = [KEPT] * len(current)
         hashes: dict[int, list[int | None]] = {}
@@ -63,7 +70,7 @@ class Pipeline:
                 hashes[index] = by_row
                 continue
             try:
-                results = step.apply(current, self._keys.get(index, b""))
+                results = step.apply(current, keys.get(index, b""))
             except StepError as error:
                 row = next(row for row, pair in zip(rows, current, strict=True) if error.text in pair[:2])
                 error.pair = pairs[row]

@@ -297,8 +297,9 @@ class _StoreBuilder:
         return PreparedCorpus(data, tokenizers, self.counts, names, fingerprints=self.fingerprints.finish())
 
     def write(self, tokenizers: Tokenizers, writer: StoreWriter) -> None:
-        """Write all corpora, each in as many variants as BPE-dropout asks for."""
-        variants = self.recipe.tokenizer.variants if self.recipe.tokenizer.dropout else 1
+        """Write all corpora, each in as many variants as BPE-dropout or the random steps of the pipeline ask for."""
+        tokenizations = self.recipe.tokenizer.variants if self.recipe.tokenizer.dropout else 1
+        variants = max(tokenizations, self.recipe.data.variants)
         for entry in self.entries:
             start = writer.rows
             for variant in range(variants):
@@ -307,7 +308,8 @@ class _StoreBuilder:
                 spec = replace(spec, variant=variant, length_divisor=length_divisor)
                 counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), entry.name))
             self.counts.append(counts)
-            self.parts.append(Part(start, counts.kept, variants, **entry.mixing))
+            kept = counts.kept if tokenizations > 1 else writer.rows - start
+            self.parts.append(Part(start, kept, tokenizations, **entry.mixing))
 
     def fill(self, tokenizers: Tokenizers, path: Path, writer: StoreWriter) -> dict[str, Any]:
         """Write tokenizers and corpora into a folder; what else about.json must record."""

@@ -31,6 +31,7 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
     generated = any(isinstance(entry.corpus, TaskCorpus) for entry in entries)
     relevant = {"pipeline", "max_length", "bad_rows", "blank_rows"}
     relevant |= {"train_size", "options"} if generated else set()
+    relevant |= {"variants"} if recipe.data.variants > 1 else set()  # folders of earlier versions have none
     data = recipe.data.model_dump(mode="json", include=relevant)
     if any(recipe.data.holdout.model_dump().values()):
         unset = set() if recipe.data.holdout.structure else {"structure"}  # folders of earlier versions have none

@@ -49,7 +49,7 @@ class BlockTokenizerSpec:
     """Tokenizers, or their file for both sides, or one file per side; none: pairs are only read and filtered."""
     steps: tuple[Step, ...] = ()
     variant: int = 0
-    """BPE-dropout gives each variant another tokenization."""
+    """Random steps and BPE-dropout give each variant another text or tokenization."""
     examples: int = 0
     """Number of dropped pairs to send back for each drop reason."""
     length_divisor: int = 0
@@ -151,7 +151,8 @@ class BlockTokenizer:
         result.drop_reasons = np.array(reasons, dtype=np.int16)
         readable = np.flatnonzero(result.drop_reasons == KEPT)
         try:
-            outcome = self.pipeline.run(pairs)
+            drawing = self.spec.variant if variant is None else variant
+            outcome = self.pipeline.run(pairs, drawing % self.settings.variants)
         except StepError as error:
             raise located(error, [block]) from None
         result.drop_reasons[readable] = outcome.drop_reasons
@@ -161,7 +162,7 @@ class BlockTokenizer:
         if self.tokenizers is not None:
             kept_rows = readable[np.array(outcome.rows, dtype=np.int64)]
             self.wheres = [f"{block.name}:{numbers[row]}" for row in kept_rows.tolist()]
-            self._encode(result, outcome.pairs, kept_rows, self.spec.variant if variant is None else variant)
+            self._encode(result, outcome.pairs, kept_rows, drawing)
             if result.fatal is not None:
                 return result
         if self.spec.examples:

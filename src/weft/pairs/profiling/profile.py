@@ -14,6 +14,7 @@ from weft.data.reading.delimited import column_names
 from weft.data.reading.links import is_links
 from weft.errors import DataError, column_phrase, plural
 from weft.pairs.profiling.differences import PartDifferences, TrainedStructures
+from weft.pairs.profiling.exchanges import Interchangeable, StrictPairs
 from weft.pairs.profiling.relations import Relations, relate
 from weft.pairs.profiling.samples import SAMPLE_PAIRS, EvenSample, SourceSample
 from weft.pairs.profiling.sides import SideProfile, profile_side
@@ -57,6 +58,8 @@ class PairProfile:
     """Differences of those parts from the training pairs, if every training row was read."""
     structures: TrainedStructures | None = None
     """Structures of the training pairs; None where nothing is compared with them."""
+    interchangeable: Interchangeable = field(default_factory=Interchangeable)
+    """Symbols and phrases that can take each other's place, in a language of strict rules."""
 
     @property
     def pairs(self) -> int:
@@ -174,6 +177,7 @@ class _Samples:
     even: EvenSample = field(default_factory=EvenSample)
     by_source: SourceSample = field(default_factory=SourceSample)
     structures: TrainedStructures | None = None
+    strict: StrictPairs = field(default_factory=StrictPairs)
     features: list[list[str]] = field(default_factory=list)
     """The cells of the columns of features in the first rows."""
     blank: int = 0
@@ -206,6 +210,7 @@ class _Samples:
             self.blank += 1
             return
         self.even.add(source, target)
+        self.strict.add(source, target)
         if self.structures is not None:
             self.structures.add(source, target)
         self.by_source.add(source if len(columns.source) == 1 else self._whole_source(cells), target)
@@ -279,6 +284,7 @@ def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
         rows_read=samples.rows,
         sources=by_source,
         structures=samples.structures,
+        interchangeable=samples.strict.interchangeable(),
     )
 
 

@@ -10,6 +10,7 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, is_transcription
+from weft.pairs.recommendation.variants import choose_variants
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
@@ -171,6 +172,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
         Choice(
             "longest output", f"{ratio} tokens a symbol", "twice as long as in training", {"search.max_ratio": ratio}
         ),
+        *choose_variants(profile),
     ]
 
 

@@ -1,9 +1,10 @@
 """Training within a time limit whose plan is revised as its speed is observed.
 
 A plan is made at a speed that was measured on a few updates. If the machine becomes slower, the run would end at its
-limit in the middle of its schedule, with a learning rate that has hardly decayed. So the speed is observed, and if the
-planned steps do not fit, training ends at a checkpoint and is resumed with steps, warmup and validations that do. The
-run folder is a run that can be loaded and resumed at every moment.
+limit in the middle of its schedule, with a learning rate that has hardly decayed; if it becomes faster, time would be
+left. So the speed is observed, and if the planned steps do not fit, or leave much of the time, training ends at a
+checkpoint and is resumed with steps, warmup and validations that fit. The run folder is a run that can be loaded and
+resumed at every moment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from weft.data.preparation import PreparedCorpus
-from weft.pairs.time_limit.budget import SAFETY, VALIDATION_SHARE, fit_warmup, whole_intervals
+from weft.pairs.time_limit.budget import GOOD_VALIDATIONS, SAFETY, VALIDATION_SHARE, fit_warmup, whole_intervals
 from weft.recipe import Recipe, TrainingSettings, load_recipe
 from weft.recipe.data import as_list
 from weft.runs.layout import RunFolder
@@ -32,6 +33,8 @@ CHECKS = (0.25, 0.5, 0.75)
 MAX_REVISIONS = 2
 TOLERANCE = 1.05
 """A plan may take this many times what is left of the time: what it lacks is a few steps at the end of the schedule."""
+SPARE = 0.8
+"""A plan that takes less than this share of what is left of the time is extended, if it has fewer steps than wanted."""
 SKIPPED_STEPS = 5
 """The first updates of a process are not observed: kernels are compiled and memory is allocated."""
 MIN_OBSERVED = 20
@@ -40,7 +43,7 @@ MIN_OBSERVED = 20
 
 @dataclass(frozen=True)
 class Revised(Event):
-    """The planned steps did not fit into the time, at the speed that was observed; the run continues with fewer.
+    """The planned steps did not fit into the time, or left much of it; the run continues with fewer, or with more.
 
     The event `Fitted` of the new plan follows.
     """
@@ -94,16 +97,25 @@ class ObservedPace:
         return Pace(self.step_seconds / self.steps, validation)
 
 
-def revise_settings(settings: TrainingSettings, step: int, pace: Pace, seconds: float) -> TrainingSettings | None:
-    """Settings of a run at a step that has some seconds left; None if what it still has to do fits into them."""
+def revise_settings(
+    settings: TrainingSettings, step: int, pace: Pace, seconds: float, *, most_steps: int = 0
+) -> TrainingSettings | None:
+    """Settings of a run at a step that has some seconds left; None if what it still has to do fits into them.
+
+    ``most_steps``: the steps up to which the run is extended, if much of the time would be left.
+    """
     every = settings.validate_every if pace.validation else 0
     validations = settings.steps // every - step // every if every else 0
-    if (settings.steps - step) * pace.step + validations * pace.validation <= TOLERANCE * seconds:
-        return None
     planned = SAFETY * seconds
+    needed = (settings.steps - step) * pace.step + validations * pace.validation
+    extends = needed < SPARE * planned and step < settings.steps < most_steps
+    if needed <= TOLERANCE * seconds and not extends:
+        return None
     if validations:
-        validations = min(validations, max(int(VALIDATION_SHARE * planned / pace.validation), 1))
+        affordable = max(int(VALIDATION_SHARE * planned / pace.validation), 1)
+        validations = min(max(validations, GOOD_VALIDATIONS) if extends else validations, affordable)
     further = int((planned - validations * pace.validation) / pace.step)
+    further = min(further, most_steps - step) if extends else further
     if further < 1:
         return None
     steps = step + further
@@ -111,7 +123,7 @@ def revise_settings(settings: TrainingSettings, step: int, pace: Pace, seconds: 
     if validations:
         steps, every = whole_intervals(steps, max(round(steps * validations / further), 1))
         changes["validate_every"] = every
-    if not step < steps < settings.steps:
+    if steps <= step or (steps > settings.steps) is not extends or steps == settings.steps:
         return None
     changes |= {"steps": steps, "warmup": fit_warmup(settings, steps), "save_every": min(settings.save_every, steps)}
     return settings.model_copy(update=changes)
@@ -124,15 +136,17 @@ class Revision(NamedTuple):
     event: Revised
 
 
-def train_revised(recipe: Recipe, folder: Path, options: TrainingOptions) -> Events:
+def train_revised(recipe: Recipe, folder: Path, options: TrainingOptions, lengthening: float = 1.0) -> Events:
     """The events of `weft.training.train.train_with`, with a `Revised` event wherever the plan is revised.
+
+    ``lengthening``: how many times the steps of the recipe a run may have if it is faster than planned.
 
     Without ``options.fit`` there is no plan; nor is one revised that several processes, or a user's own model, train.
     """
     if options.fit is None or options.model is not None or options.workers.world_size > 1:
         yield from core.train_with(recipe, folder, options)
         return
-    plan = PlannedTraining(options)
+    plan = PlannedTraining(options, lengthening)
     revision = yield from plan.train(recipe, folder, options._replace(fit=plan.fit))
     while revision is not None:
         gc.collect()
@@ -145,8 +159,9 @@ def train_revised(recipe: Recipe, folder: Path, options: TrainingOptions) -> Eve
 class PlannedTraining:
     """A training whose plan is compared with its speed, and what a resumption in the same process needs."""
 
-    def __init__(self, options: TrainingOptions) -> None:
+    def __init__(self, options: TrainingOptions, lengthening: float = 1.0) -> None:
         self.options = options
+        self.lengthening = lengthening
         self.fitted: FittedRun | None = None
         self.prepared: PreparedCorpus | None = None
         self.start = 0.0
@@ -187,7 +202,7 @@ class PlannedTraining:
         return None
 
     def revision(self, step: int, observed: ObservedPace) -> Revision | None:
-        """The revised plan, if it is time to compare it with the observed speed, and it does not fit."""
+        """The revised plan, if it is time to compare it with the observed speed, and it does not fit the time."""
         if self.fitted is None or self.revisions == MAX_REVISIONS:
             return None
         recipe, event, deadline = self.fitted
@@ -197,7 +212,8 @@ class PlannedTraining:
             return None
         closing_seconds = max(pace.validation - event.validation_seconds, 0.0) * (2 if training.averages else 1)
         deadline -= closing_seconds
-        settings = revise_settings(training, step, pace, deadline - now)
+        most_steps = int(self.lengthening * event.recipe_steps)
+        settings = revise_settings(training, step, pace, deadline - now, most_steps=most_steps)
         if settings is None or settings.steps < max(
             getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
         ):

@@ -1,0 +1,42 @@
+"""[data] pipeline: variants of training pairs, where symbols or phrases can take each other's place.
+
+A network that has seen *walk twice* and *jump*, but never *jump twice*, needs a reason to treat both verbs alike. Pairs
+in which they are exchanged are one. Only languages of commands get them: elsewhere a single exception, such as an
+irregular form, makes an exchange wrong, and the few pairs that could contradict it may not be among those given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import plural
+from weft.pairs.profiling.profile import PairProfile
+from weft.pairs.recommendation.choices import Choice
+
+DRAWINGS = 8
+"""Variants of each pair: enough for combinations that have few pairs."""
+
+
+def choose_variants(profile: PairProfile) -> list[Choice]:
+    """Steps that put interchangeable symbols and phrases in each other's place; none if the pairs show no such ones.
+
+    Phrases are replaced before symbols are renamed, since they are named as they are in the corpus.
+    """
+    symbols, phrases = profile.interchangeable
+    steps: list[dict[str, Any]] = []
+    names = []
+    if phrases:
+        steps.append({"kind": "substitute", "groups": _lists(phrases)})
+        names.append(f"{plural(sum(map(len, phrases)), 'phrase')} like {phrases[0][0][0]!r}")
+    if symbols:
+        steps.append({"kind": "exchange", "groups": _lists(symbols)})
+        names += [", ".join(sorted(source for source, _ in group)) for group in symbols]
+    if not steps:
+        return []
+    reason = "in each other's place they lead to pairs of the corpus, and contradict none"
+    settings = {"data.pipeline": steps, "data.variants": DRAWINGS}
+    return [Choice("variants", f"{DRAWINGS} of each pair: {'; '.join(names)}", reason, settings)]
+
+
+def _lists(groups: tuple[tuple[tuple[str, str], ...], ...]) -> list[list[list[str]]]:
+    return [[list(entry) for entry in group] for group in groups]

@@ -1,0 +1,41 @@
+"""Variants of commands in the recommended recipe: found in the pairs, said in one line, and given up by --set."""
+
+from itertools import product
+from pathlib import Path
+
+from weft.data.preparation import prepare
+from weft.pairs.recommendation.recommend import recommend
+from weft.pairs.recommendation.variants import DRAWINGS
+
+STEPS = {"walk": "W", "run": "R", "look": "O"}
+TURNS = {"left": "L", "right": "I"}
+TIMES = {"": 1, "twice": 2, "thrice": 3}
+
+
+def write_commands(path: Path) -> str:
+    parts = []
+    for verb, turn, (times, count) in product(STEPS, ("", *TURNS), TIMES.items()):
+        actions = [*([TURNS[turn]] if turn else []), STEPS[verb]] * count
+        parts.append((" ".join(filter(None, (verb, turn, times))), " ".join(actions)))
+    both = [(f"{a} and {b}", f"{x} {y}") for (a, x), (b, y) in product(parts, parts)]
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in [*parts, *both, ("jump", "J")]), "utf-8")
+    return str(path)
+
+
+def test_commands_get_variants_of_their_pairs(tmp_path):
+    pairs = write_commands(tmp_path / "pairs.tsv")
+    recommendation = recommend(pairs)
+    [line] = [line for line in recommendation.lines() if line.startswith("variants: ")]
+    assert f"{DRAWINGS} of each pair" in line and "jump, look, run, walk" in line and "left, right" in line
+    substitute, exchange = recommendation.recipe.data.pipeline
+    assert (substitute.kind, exchange.kind) == ("substitute", "exchange")
+    corpus = prepare(recommendation.recipe)
+    assert len(corpus.data.pairs) == DRAWINGS * corpus.pairs
+
+
+def test_other_pairs_and_those_with_a_pipeline_of_their_own_get_none(tmp_path):
+    pairs = write_commands(tmp_path / "pairs.tsv")
+    given = recommend(pairs, changes=["data.pipeline=[]"])
+    assert not given.recipe.data.pipeline and not [line for line in given.lines() if line.startswith("variants: ")]
+    (tmp_path / "words.tsv").write_text("".join(f"word{i}\tw o r d {i % 10}\n" for i in range(400)), "utf-8")
+    assert not recommend(str(tmp_path / "words.tsv")).recipe.data.pipeline
