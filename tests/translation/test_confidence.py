@@ -29,8 +29,9 @@ from weft.translation.confidence import (
     weights_checksum,
 )
 from weft.translation.engines.interface import searched_batches
-from weft.translation.flags import FlagRules, flags_of_batch, flags_of_tokens, neighbor_table
+from weft.translation.flags import FlagRules, flags_of_batch, flags_of_tokens
 from weft.translation.load import load
+from weft.translation.neighbors import Neighbors
 from weft.translation.results import Translation, empty_translation
 from weft.translation.translator import Translator
 
@@ -97,7 +98,7 @@ class TestFeatures:
             outputs = [copier.text.best_of(source, arrays[row]) for row, source in enumerate(chosen)]
             assert batch_features(arrays, chosen.id_rows) == pytest.approx(feature_matrix(outputs), abs=1e-5)
             seen = [one.source_tokens for one in outputs[::2]]
-            rules = FlagRules(off=(), least_ratio=0.6, longest=3, novelty=0.3, neighbors=neighbor_table(seen))
+            rules = FlagRules(off=(), least_ratio=0.6, longest=3, novelty=0.3, neighbors=Neighbors.of(seen))
             expected = [flags_of_tokens(one, rules) for one in outputs]
             found = flags_of_batch(arrays, chosen.id_rows, copier.tokenizers.source.tokens, rules)
             assert [*map(set, found)] == expected

@@ -19,14 +19,10 @@ calibration, only flags are given that are right for any pairs: `ALWAYS`. Torch 
 
 from __future__ import annotations
 
-import base64
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +31,7 @@ from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
 from weft.translation.glossary import is_missing
+from weft.translation.neighbors import NO_NEIGHBORS, Names, Neighbors, read_neighbors
 
 if TYPE_CHECKING:
     from weft.search.ranking import HypothesisArrays
@@ -52,10 +49,6 @@ MAX_RATE = 0.02
 COPIED_SHARE = 0.75
 MIN_STRETCH = 3
 """Source tokens that a stretch without attention has, at least."""
-BITS = 1 << 18
-"""Size of the table of neighboring tokens."""
-FACTOR = 2_654_435_761
-"""Multiplies the hash of the left one of two neighbors (Knuth 1973, 6.4)."""
 BY_END = 0
 """`weft.search.ranking.BY_END`, which is not imported: that imports torch."""
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -84,8 +77,8 @@ class FlagRules:
     """The most source tokens."""
     novelty: float = 1.0
     """The largest share of neighboring source tokens that are not neighbors in the training data."""
-    neighbors: bytes = field(default=b"", repr=False)
-    """`BITS` bits: the hashes of neighboring source tokens of the training data; empty: not known."""
+    neighbors: Neighbors = NO_NEIGHBORS
+    """Those of the sources of the training data."""
 
 
 NO_RULES = FlagRules()
@@ -113,14 +106,14 @@ def flags_of_tokens(translation: Translation, rules: FlagRules) -> set[str]:
 
 
 def flags_of_batch(
-    hypotheses: HypothesisArrays, sources: IdRows, names: Callable[[Sequence[int]], list[str]], rules: FlagRules
+    hypotheses: HypothesisArrays, sources: IdRows, names: Names, rules: FlagRules
 ) -> list[tuple[str, ...]]:
     """`flags_of_tokens` of the best hypotheses of a batch without attention; ``names``: the tokens of source ids."""
-    new_B = batch_novelty(sources, names, rules.neighbors) if rules.neighbors else np.zeros(len(sources))
     flags = {
         "cut": hypotheses.ended_BN[:, 0] != BY_END,
         "skipped-source": (1 + hypotheses.token_counts_BN[:, 0]) / (1 + sources.lengths_B) < rules.least_ratio,
-        "unlike-training": (sources.lengths_B > rules.longest) | (new_B > rules.novelty),
+        "unlike-training": (sources.lengths_B > rules.longest)
+        | (rules.neighbors.novelties(sources, names) > rules.novelty),
         "unknown-tokens": batch_unknown(hypotheses, sources) > 0,
     }
     rows = np.column_stack(list(flags.values())).tolist()
@@ -231,54 +224,8 @@ def skipped_stretches(translation: Translation, rules: FlagRules) -> list[range]
 
 def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
     """Whether a source is longer, or has more new pairs of neighboring tokens, than nearly all validation sources."""
-    if len(translation.source_tokens) > rules.longest:
-        return True
-    return bool(rules.neighbors) and novelty(translation.source_tokens, rules.neighbors) > rules.novelty
-
-
-def novelty(tokens: Sequence[str], neighbors: bytes) -> float:
-    """The share of neighboring tokens that are not in a table of `neighbor_table`."""
-    new = new_neighbors(tokens, neighbors)
-    return sum(new) / len(new) if new else 0.0
-
-
-def batch_novelty(sources: IdRows, names: Callable[[Sequence[int]], list[str]], neighbors: bytes) -> np.ndarray:
-    """`novelty` of each source of a batch."""
-    ids_V, index_N = np.unique(sources.ids_N, return_inverse=True)
-    hashes_N = np.array([_hash(name) for name in names(ids_V.tolist())], dtype=np.uint64)[index_N]
-    left_N = np.concatenate([[np.uint64(0)], hashes_N[:-1]])
-    left_N[(np.cumsum(sources.lengths_B) - sources.lengths_B)[sources.lengths_B > 0]] = 0
-    positions_N = (left_N * np.uint64(FACTOR) + hashes_N) % np.uint64(BITS)
-    table = np.frombuffer(neighbors, np.uint8)
-    new_N = ~table[positions_N >> np.uint64(3)] >> (positions_N & np.uint64(7)).astype(np.uint8) & 1
-    row_of_token_N = np.repeat(np.arange(len(sources)), sources.lengths_B)
-    new_B = np.bincount(row_of_token_N, weights=new_N, minlength=len(sources))
-    shares_B: np.ndarray = new_B / np.maximum(sources.lengths_B, 1)
-    return shares_B
-
-
-def new_neighbors(tokens: Sequence[str], neighbors: bytes) -> list[bool]:
-    """Whether each token, with the one before it, is not in a table of `neighbor_table`."""
-    return [not neighbors[position >> 3] >> (position & 7) & 1 for position in _positions(tokens)]
-
-
-def neighbor_table(sources: Iterable[Sequence[str]]) -> bytes:
-    """All neighboring tokens of sources, as a table of bits."""
-    table = bytearray(BITS // 8)
-    for tokens in sources:
-        for position in _positions(tokens):
-            table[position >> 3] |= 1 << (position & 7)
-    return bytes(table)
-
-
-def _positions(tokens: Sequence[str]) -> list[int]:
-    """The bits of neighboring tokens; the first token stands beside an empty one, whose hash is 0."""
-    return [(left * FACTOR + right) % BITS for left, right in pairwise((0, *map(_hash, tokens)))]
-
-
-@lru_cache(maxsize=1 << 16)
-def _hash(token: str) -> int:
-    return zlib.crc32(token.encode("utf-8", "replace"))
+    tokens = translation.source_tokens
+    return len(tokens) > rules.longest or rules.neighbors.novelty(tokens) > rules.novelty
 
 
 TEXT_RULES: dict[str, Callable[[str, str], bool]] = {
@@ -297,7 +244,7 @@ def rules_record(rules: FlagRules) -> dict[str, Any]:
         "least_attention": rules.least_attention,
         "longest": rules.longest,
         "novelty": rules.novelty,
-        "neighbors": base64.b64encode(zlib.compress(rules.neighbors, 9)).decode("ascii"),
+        "neighbors": rules.neighbors.record(),
     }
 
 
@@ -308,13 +255,5 @@ def read_rules(content: Any) -> FlagRules:
         raise ValueError("flags: expected numbers from 0 to 1,000,000")
     if not isinstance(content["off"], list) or not set(content["off"]) <= set(FLAGS):
         raise ValueError(f"flags: off: expected names among {', '.join(FLAGS)}")
-    encoded = content["neighbors"]
-    if not isinstance(encoded, str) or len(encoded) > BITS // 4:
-        raise ValueError("flags: neighbors: expected Base64 of a table")
-    try:
-        neighbors = zlib.decompressobj().decompress(base64.b64decode(encoded, validate=True), BITS // 8 + 1)
-    except zlib.error:
-        raise ValueError("flags: neighbors: not a compressed table") from None
-    if neighbors and len(neighbors) != BITS // 8:
-        raise ValueError("flags: neighbors: a table of another size")
+    neighbors = read_neighbors(content["neighbors"])
     return FlagRules(tuple(content["off"]), numbers[0], numbers[1], int(numbers[2]), numbers[3], neighbors)

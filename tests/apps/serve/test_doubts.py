@@ -12,7 +12,8 @@ import pytest
 import weft
 from weft.apps.serve import operations
 from weft.apps.serve.doubts import READING, doubts
-from weft.translation.flags import FlagRules, neighbor_table
+from weft.translation.flags import FlagRules
+from weft.translation.neighbors import Neighbors
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -60,9 +61,9 @@ def test_unknown_words_of_both_sides() -> None:
 
 def test_a_source_token_with_new_neighbors_on_both_sides() -> None:
     seen = [["the", "cat", "</s>"], ["sleeps", "</s>"], ["the", "dog", "sleeps", "</s>"]]
-    rules = FlagRules(neighbors=neighbor_table(seen))
+    rules = FlagRules(neighbors=Neighbors.of(seen))
     assert reasons(doubts(record(), rules))["dort"] == []  # sleeps is followed by the end there, too
-    elsewhere = FlagRules(neighbors=neighbor_table([["the", "dog", "sleeps", "</s>"]]))
+    elsewhere = FlagRules(neighbors=Neighbors.of([["the", "dog", "sleeps", "</s>"]]))
     assert reasons(doubts(record(), elsewhere)) == {"le": [], "chat": [("unlike-training", "cat")], "dort": []}
 
 

@@ -24,7 +24,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from weft.text import specials
-from weft.translation.flags import new_neighbors, skipped_stretches
+from weft.translation.flags import skipped_stretches
 
 if TYPE_CHECKING:
     from weft.translation.flags import FlagRules
@@ -109,10 +109,10 @@ def _unknown(record: dict[str, Any], groups: Sequence[int]) -> Iterable[tuple[in
 def _unlike_training(
     record: dict[str, Any], groups: Sequence[int], rules: FlagRules | None
 ) -> Iterable[tuple[int, Reason]]:
-    if rules is None or not rules.neighbors:
+    if rules is None:
         return
     names = record["source_tokens"]
-    new = new_neighbors(names, rules.neighbors)
+    new = rules.neighbors.new(names)
     doubted = {index: _source_word(record, index) for index in range(len(names) - 1) if new[index] and new[index + 1]}
     for index, word in _linked(record, groups, doubted):
         yield index, ("unlike-training", word)

@@ -46,7 +46,7 @@ class Item(NamedTuple):
     """"text", "open" and "close" (of an element with runs in it), or "raw"."""
     raw: str
     properties: str = ""
-    """Of text: the element with the properties of its run."""
+    """The element with the properties of a text's run."""
 
 
 @dataclass
@@ -222,7 +222,7 @@ def _raw(tokens: Sequence[Token]) -> str:
 
 
 def _paragraphs(tokens: Iterable[Token]) -> Iterator[list[Token]]:
-    """What stands in each <p> of a text with simple tags."""
+    """The content of each <p> of a text with simple tags."""
     return (group[1:-1] for group in _elements(tokens, "p") if group[0].name == "p")
 
 
