@@ -11,6 +11,8 @@
     placeholder-lost   a placeholder, tag, URL or e-mail address of the source is not exactly as often in the output
     term-missing       the source has a term of the glossary, and the output none of its target variants
 
+An output of a translation memory has no flag but ``from-memory`` (`weft.translation.translation_memory`).
+
 What is normal depends on the pairs: inflected forms may equal their lemmas, and dates change their numbers. So
 `weft.evaluation.flag_rules` learns `FlagRules`, and confidence.json has them: a flag that more than `MAX_RATE` of the
 validation references would have is off, and the limits of lengths and of new pairs of tokens are quantiles. Without a

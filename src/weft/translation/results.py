@@ -14,6 +14,7 @@ from weft.text import specials
 if TYPE_CHECKING:
     from weft.search.trace import Trace
     from weft.translation.flags import FlagRules
+    from weft.translation.translation_memory import MemoryMatch
 
 
 class WordAttention(NamedTuple):
@@ -72,6 +73,8 @@ class Translation:
     """The other hypotheses of an n-best list, best first."""
     terms: tuple[tuple[str, ...], ...] = field(default_factory=tuple)
     """The terms of a glossary that its source contains, each as its target variants, one of which is required."""
+    memory: tuple[MemoryMatch, ...] = ()
+    """The pairs of a translation memory with the most similar sources; the text is that of one that is equal."""
     trace: Trace | None = None
     """Every step of the search, if requested."""
 
