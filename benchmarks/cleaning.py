@@ -1,10 +1,10 @@
 """How well `weft data clean` finds pairs that were damaged: AUC, by kind of damage.
 
-    python benchmarks/cleaning.py NAME=SOURCES,TARGETS … [--limit 10000]
+    python benchmarks/cleaning.py NAME=SOURCES,TARGETS … [--limit 10000] [--seed 1] [--write FOLDER]
 
 Of the pairs of each corpus (two parallel files), 20 % get the target of another pair, 5 % their source as target, and
 5 % lose the second half of one side (at least one word). AUC: the probability that a damaged pair ranks above one
-that is not.
+that is not. With --write, the pairs with and without damages are left in FOLDER, to train models on.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import time
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import numpy as np
 
 from weft.data.pairs import Pair
 from weft.data.reading.lines import read_lines
+from weft.data.reading.pair_files import write_pairs
 from weft.pairs.cleaning.suspects import rank_suspects
 
 SHARES = {"misaligned": 0.2, "copied": 0.05, "cut": 0.05}
@@ -58,13 +60,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="+")
     parser.add_argument("--limit", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1, help="of the damages")
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
     for corpus in arguments.corpora:
         name, _, files = corpus.partition("=")
         sides = (list(read_lines(path)) for path in files.split(","))
         lines = [Pair(*line) for line in zip(*sides, strict=True) if all(map(str.strip, line))]
         step = max(1, len(lines) // arguments.limit)
-        pairs, kinds = damaged(list(islice(lines, 0, step * arguments.limit, step)), seed=1)
+        chosen = list(islice(lines, 0, step * arguments.limit, step))
+        pairs, kinds = damaged(chosen, arguments.seed)
+        if arguments.write is not None:
+            write_pairs(arguments.write / f"{name}.tsv", chosen)
+            write_pairs(arguments.write / f"{name}.damaged.tsv", pairs)
         start = time.process_time()
         scores = np.zeros(len(pairs))
         for suspect in rank_suspects(pairs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from fixtures.kinds_of_pictures import KINDS, write_table
 from weft.recipe import Recipe
 from weft.recipe.data import DialogueFile, ParallelFiles, TableFile
 from weft.tasks import TASKS
@@ -24,7 +25,11 @@ def write_corpora(recipe: Recipe, folder: Path) -> None:
         if corpus is None or (isinstance(corpus, str) and corpus in TASKS):
             continue
         base.mkdir(parents=True, exist_ok=True)
-        if isinstance(corpus, ParallelFiles):
+        if recipe.tokenizer.reads_arrays:
+            kind = KINDS["formulas" if recipe.model.stem.kind == "grid" else "lines"]
+            table = [(f"{split}/{name}", array, text) for name, array, text in kind(SIZES[split])]
+            write_table(base, table, str(corpus))
+        elif isinstance(corpus, ParallelFiles):
             (base / corpus.source[0]).write_text("".join(f"{source}\n" for source, _ in rows), "utf-8")
             (base / corpus.target[0]).write_text("".join(f"{target}\n" for _, target in rows), "utf-8")
         elif isinstance(corpus, TableFile):

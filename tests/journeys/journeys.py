@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from fixtures import kinds_of_pairs
+from fixtures import kinds_of_pairs, kinds_of_pictures
 from journeys.corpora import write_corpora
 from journeys.processes import DEVICE
 from weft.data.columns.rows import PairInput, RowCount
@@ -51,11 +51,16 @@ class Journey(NamedTuple):
     """As it is without the changes."""
     rows: kinds_of_pairs.Rows | None = None
     """The content of pairs.tsv."""
+    pictures: str | None = None
+    """The kind of pictures that pairs.tsv names."""
 
     def prepare(self, folder: Path) -> None:
         """Write the files that training reads."""
         if self.rows is not None:
             write_rows(folder / "pairs.tsv", self.rows)
+        if self.pictures is not None:
+            kinds_of_pictures.write_table(folder, kinds_of_pictures.KINDS[self.pictures](PAIRS))
+            return
         if self.argument.endswith(".toml"):
             (folder / self.argument).write_text(write_toml(self.recipe), "utf-8")
         if self.rows is None:
@@ -118,6 +123,17 @@ def _automatic_journeys(seen: set[str]) -> Iterator[Journey]:
             seen.add(shape)
 
 
+def _picture_journeys() -> Iterator[Journey]:
+    """Every kind of pictures and frames, as ``weft train pairs.tsv``."""
+    for kind, make in kinds_of_pictures.KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = kinds_of_pictures.write_table(Path(folder), make(40))
+            tree = choose_settings(profile_pairs(PairInput(str(path))), device="cpu").tree()
+        tree["data"] = {"train": "pairs.tsv", "holdout": HELD_OUT}
+        recipe = make_recipe({"name": "pairs", **tree})
+        yield Journey(f"pictures-{kind.replace('_', '-')}", "pairs.tsv", sizes_of(recipe), recipe, pictures=kind)
+
+
 def _choices(rows: kinds_of_pairs.Rows) -> dict[tuple[int, str], Recipe]:
     """The recipes for pairs like these, by their number and the device."""
     recipes = {}
@@ -169,6 +185,6 @@ def kinds_of_rows() -> dict[str, kinds_of_pairs.Rows]:
 
 @cache
 def journeys() -> dict[str, Journey]:
-    every = [*recipe_journeys(), *_task_journeys()]
+    every = [*recipe_journeys(), *_task_journeys(), *_picture_journeys()]
     every += _automatic_journeys({structure(journey.recipe) for journey in every})
     return {journey.name: journey for journey in every}

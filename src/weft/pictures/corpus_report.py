@@ -35,14 +35,23 @@ class StepCount:
     examples: Sequence[Sample] = ()
 
 
-def describe(statistics: CorpusStatistics, *, title: str = "", width: int = 80, ascii_only: bool = False) -> str:
-    """The statistics of a corpus as text."""
-    sides = {"source": statistics.source, "target": statistics.target}
+def describe(
+    statistics: CorpusStatistics,
+    *,
+    title: str = "",
+    width: int = 80,
+    ascii_only: bool = False,
+    reads_arrays: bool = False,
+) -> str:
+    """The statistics of a corpus as text; ``reads_arrays``: its sources name files, whose names say nothing."""
+    sides = (
+        {"target": statistics.target} if reads_arrays else {"source": statistics.source, "target": statistics.target}
+    )
     parts = [_facts(statistics, title)]
     if statistics.pairs:
         parts += [_lengths(statistics, sides, width), _scripts(sides, width)]
         parts += [_histogram(name, side, width, ascii_only) for name, side in sides.items()]
-    if samples := statistics.samples():
+    if (samples := statistics.samples()) and not reads_arrays:
         parts.append("\n".join(["samples", *(_sample(sample, width, MARGIN) for sample in samples)]))
     text = "\n\n".join(parts)
     return text.encode("ascii", "backslashreplace").decode() if ascii_only else text
@@ -124,8 +133,15 @@ def _lengths(statistics: CorpusStatistics, sides: dict[str, SideStatistics], wid
         for unit, lengths in (("words", side.words), ("characters", side.characters)):
             percentiles = [f"{lengths.percentile(p):,}" for p in PERCENTILES]
             table.append([f"{name} {unit}", f"{lengths.mean:,.1f}", *percentiles, f"{lengths.max:,}"])
+    if "source" not in sides:
+        return _table(table, width)
     ratios = (statistics.mean_ratio, *map(statistics.ratio, PERCENTILES), statistics.max_ratio)
     table.append(["longer / shorter", *(f"{ratio:,.2f}" for ratio in ratios)])
+    return _table(table, width)
+
+
+def _table(table: list[list[str]], width: int) -> str:
+    """The cells in columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     while sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > NARROWEST:  # the lower percentiles go first
         table = [[*row[:2], *row[3:]] for row in table]

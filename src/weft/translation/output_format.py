@@ -105,6 +105,8 @@ def record(translation: Translation) -> dict[str, Any]:
         "confidence": translation.confidence,
         "flags": list(translation.flags),
     }
+    if translation.memory:
+        result["memory"] = [match._asdict() for match in translation.memory]
     if translation.alternatives:
         result["alternatives"] = [record(hypothesis) for hypothesis in translation.alternatives]
     return result

@@ -14,6 +14,7 @@ from weft.text import specials
 if TYPE_CHECKING:
     from weft.search.trace import Trace
     from weft.translation.flags import FlagRules
+    from weft.translation.translation_memory import MemoryMatch
 
 
 class WordAttention(NamedTuple):
@@ -72,6 +73,8 @@ class Translation:
     """The other hypotheses of an n-best list, best first."""
     terms: tuple[tuple[str, ...], ...] = field(default_factory=tuple)
     """The terms of a glossary that its source contains, each as its target variants, one of which is required."""
+    memory: tuple[MemoryMatch, ...] = ()
+    """The pairs of a translation memory with the most similar sources; the text is that of one that is equal."""
     trace: Trace | None = None
     """Every step of the search, if requested."""
 
@@ -117,7 +120,9 @@ class Translation:
         """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
         from weft.translation.flags import NO_RULES, flags_of
 
-        return flags_of(self, self.flag_rules or NO_RULES)
+        others: TranslationFields | None = vars(self).get("_others")
+        of_tokens = None if others is None else others.compute("flags_of_tokens", vars(self)["_row"])
+        return flags_of(self, self.flag_rules or NO_RULES, of_tokens)
 
     @property
     def proven(self) -> bool:

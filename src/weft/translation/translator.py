@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from weft.search.loop import StepObserver
     from weft.translation.confidence import ConfidenceModel
     from weft.translation.glossary import Glossary
+    from weft.translation.translation_memory import MemoryLike
 
     GlossaryLike = Glossary | Mapping[str, str] | Path | str
 
@@ -177,14 +178,7 @@ class Translator:
 
     @overload
     def translate(
-        self,
-        source: str,
-        *,
-        n_best: int = 1,
-        return_attention: bool = True,
-        return_trace: bool = False,
-        prefix: str | Sequence[str] = "",
-        **search: Any,
+        self, source: str, *, n_best: int = 1, return_attention: bool = True, return_trace: bool = False, **search: Any
     ) -> Translation: ...
 
     @overload
@@ -195,7 +189,6 @@ class Translator:
         n_best: int = 1,
         return_attention: bool = True,
         return_trace: bool = False,
-        prefix: str | Sequence[str] = "",
         **search: Any,
     ) -> list[Translation]: ...
 
@@ -206,8 +199,8 @@ class Translator:
         n_best: int = 1,
         return_attention: bool = True,
         return_trace: bool = False,
-        prefix: str | Sequence[str] = "",
         glossary: GlossaryLike | None = None,
+        translation_memory: MemoryLike | None = None,
         **search: Any,
     ) -> Translation | list[Translation]:
         """The best output for one source or several; in a list, a source of several columns may be a tuple of texts.
@@ -217,17 +210,23 @@ class Translator:
 
         ``search`` changes settings of [search], such as the beam ``size``; ``prefix``: the forced beginning of outputs,
         one for all sources or one for each; ``glossary``: target terms for source terms, a file or {"dog": "Hund"};
+        ``translation_memory``: pairs whose targets are returned for sources that are among them, a file or pairs;
         ``return_trace``: whether to record every step of the search.
         """
         sources = [source] if isinstance(source, str) else as_sources(source, "source", columns=self.source_columns)
-        request = self.request(sources, prefix=prefix, glossary=glossary, **search)
+        request = self.request(sources, glossary=glossary, **search)
         request = replace(
             request,
             n_best=as_count(n_best, "n_best"),
             return_attention=return_attention,
             return_trace=return_trace,
         )
-        results = self.search(request)
+        if translation_memory is None:
+            results = self.search(request)
+        else:
+            from weft.translation.translation_memory import search_with_memory
+
+            results = search_with_memory(self.search, request, translation_memory)
         return results[0] if isinstance(source, str) else results
 
     def request(

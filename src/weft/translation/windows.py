@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from weft.translation.engines.interface import TranslationRequest
     from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
+    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 Item = TypeVar("Item")
@@ -48,11 +49,13 @@ class WindowSearch(NamedTuple):
     translate_lines: Callable[..., list[Translation]] | None = None
     """Translates lines in place of `Translator.translate`: those that have several sentences each."""
     glossary: Glossary | None = None
+    memory: TranslationMemory | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments of `Translator.request` and `translate`."""
-        return self.settings if self.glossary is None else {**self.settings, "glossary": self.glossary}
+        """Arguments of `Translator.translate` and, without a memory, of `request`."""
+        given = {"glossary": self.glossary, "translation_memory": self.memory}
+        return self.settings | {name: value for name, value in given.items() if value is not None}
 
     def windows(self, lines: Iterable[Line | None], *, large: bool = False) -> Iterator[list[Line]]:
         return pipeline.windows_of(lines, return_attention=self.return_attention, large=large)
@@ -65,7 +68,8 @@ class WindowSearch(NamedTuple):
         On a GPU the next windows of a file are tokenized and searched before the results of one are taken; where more
         lines may come later, in a pipe, a window is written before the next one is waited for.
         """
-        if self.translate_lines is not None or (model.pipeline.overlaps() and not is_seekable(file)):
+        in_turn = self.translate_lines is not None or self.memory is not None
+        if in_turn or (model.pipeline.overlaps() and not is_seekable(file)):
             for window in self.windows(stream):
                 yield window, self._each_line(model, _readable(window))
         else:

@@ -65,7 +65,21 @@ class ArrayTokenizer:
 
     def read(self, name: str) -> np.ndarray:
         """The array of a name, as the model reads it."""
-        return self._prepared(self._read(name), _shown(name))
+        return self._prepared(self.original(name), _shown(name))
+
+    def original(self, name: str) -> np.ndarray:
+        """The array of a name, as it was given."""
+        if name.startswith(DATA_URL):
+            return read_array(_bytes_of_url(name), _shown(name), self.limits)
+        corpus, colon, drawing = name.partition(":")
+        if colon and corpus in DRAWINGS:
+            picture: np.ndarray = resolve(DRAWINGS, corpus)(drawing)
+            return picture if picture.ndim == 3 else picture[:, :, None]
+        if self.files is None:
+            raise DataError(
+                f"{_shown(name)}: names of files are not read here; give a data URL: data:image/png;base64,…"
+            )
+        return self.files.read(name)
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = pack(self.read(text)).tolist()
@@ -109,19 +123,6 @@ class ArrayTokenizer:
             if type(value) is not int or not 0 <= value <= 1 << 40:
                 raise VocabularyError(f"{name}: damaged: {key} is {value!r}, expected a whole number")
         return cls(**settings)  # type: ignore[arg-type]
-
-    def _read(self, name: str) -> np.ndarray:
-        if name.startswith(DATA_URL):
-            return read_array(_bytes_of_url(name), _shown(name), self.limits)
-        corpus, colon, drawing = name.partition(":")
-        if colon and corpus in DRAWINGS:
-            picture: np.ndarray = resolve(DRAWINGS, corpus)(drawing)
-            return picture if picture.ndim == 3 else picture[:, :, None]
-        if self.files is None:
-            raise DataError(
-                f"{_shown(name)}: names of files are not read here; give a data URL: data:image/png;base64,…"
-            )
-        return self.files.read(name)
 
     def _prepared(self, array: np.ndarray, name: str) -> np.ndarray:
         raise NotImplementedError

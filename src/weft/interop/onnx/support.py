@@ -7,6 +7,8 @@ from weft.recipe import ModelSettings
 
 def unsupported(settings: ModelSettings) -> str | None:
     """The reason why there are no graphs of such a model, in one line that names the setting; None if there are."""
+    if settings.kind == "ctc":
+        return "model.kind: 'ctc' is not exported to ONNX: it has no decoder, and the graphs are those of 'seq2seq'"
     if settings.kind != "seq2seq":
         return (
             f"model.kind: {settings.kind!r} is not exported to ONNX: it has no encoder, and the graphs are those of an "

@@ -8,13 +8,14 @@ By rules, which need no statistics:
     script       the letters of a side are of another script than those of nearly all pairs
     numbers      the numbers differ, where they seldom do
 
-By numbers, each of which becomes a robust z-score among all pairs of the corpus:
+By the models of `weft.pairs.cleaning.damages`, which give the log-odds of each kind:
 
-    misaligned   the sides say little about each other's words (`weft.pairs.cleaning.word_evidence`)
+    misaligned   the sides say little about each other's words
     cut          one side is short for the other, or the last words of one have no counterparts
 
-The suspicion is the sum of the positive z-scores, and what the rule adds. A kind that more than a fifth of the corpus
-has is how its pairs are, and not suspicious: copies in a corpus of spelling corrections, for example.
+The suspicion of a pair that breaks no rule is the logarithm of the sum of these odds: 0 where it looks as much like a
+damaged pair as like the others. Rules add to it, the more the fewer pairs break them; one that more than a fifth of the
+corpus breaks is off: copies are normal in a corpus of spelling corrections, for example.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ import numpy as np
 
 from weft.data.filtering.unicode_scripts import SCRIPTS, code_points, letter_scripts
 from weft.data.pairs import Pair, is_blank
-from weft.pairs.cleaning.word_evidence import word_evidence
+from weft.pairs.cleaning.damages import DAMAGES, damage_scores
+from weft.pairs.cleaning.word_evidence import judged_halves, shortened
 
 RULES = {"blank": 100.0, "copied": 30.0, "duplicate": 6.0, "script": 12.0, "numbers": 4.0}
-"""The suspicion that each rule adds."""
-KINDS = (*RULES, "misaligned", "cut")
+"""The most that each rule adds to the suspicion."""
+WRONG = ("blank", "copied")
+"""Rules whose pairs are wrong for certain. The others add log(`USUAL` / share of pairs that break them): the rarer, the
+more telling."""
+KINDS = (*RULES, *DAMAGES)
 USUAL = 0.2
 """The share of pairs from which on a rule is off."""
-TAIL = 0.4
-"""The share of the words of a side that are its end."""
 COPIED = 0.8
 """The share of words in common of a copy."""
-LARGEST = 10.0
-"""The largest z-score that counts."""
+JAPANESE = [SCRIPTS.index(name) for name in ("Han", "Hiragana", "Katakana")]
 NUMBER = re.compile(r"\d+")
 
 
@@ -56,45 +58,48 @@ class Suspect(NamedTuple):
 
 
 def rank_suspects(
-    pairs: Sequence[Pair], *, seed: int = 1, on_progress: Callable[[str], None] = lambda _: None
+    pairs: Sequence[Pair], *, seed: int = 1, on_progress: Callable[[], None] = lambda: None
 ) -> list[Suspect]:
-    """All pairs, the most suspicious first."""
+    """All pairs, the most suspicious first. ``on_progress``: called before each of four models."""
     if not pairs:
         return []
     by_rule = _rules(pairs)
-    forward, backward = word_evidence(pairs, seed=seed, on_progress=on_progress)
-    evidence = np.array([[_mean(row) for row in side] for side in (forward, backward)])
-    tails = np.array([[_mean(row[-math.ceil(TAIL * len(row)) :]) for row in side] for side in (forward, backward)])
+    added = _added(by_rule)
+    scores = _damage_scores(pairs, by_rule, seed, on_progress)
     ratios = np.array([math.log((len(pair.target) + 3) / (len(pair.source) + 3)) for pair in pairs])
-    scores = {
-        "misaligned": sum(_z_scores(-side) for side in evidence),
-        "cut": _z_scores(np.abs(ratios - np.median(ratios))) + _z_scores(-tails.min(0)),
-    }
-    reasons = {
-        "misaligned": lambda row: f"log-likelihood ratio per word {evidence[0][row]:.2f} and {evidence[1][row]:.2f}",
-        "cut": lambda row: (
-            f"length ratio {math.exp(ratios[row]):.2f}, that of the corpus {math.exp(np.median(ratios)):.2f}"
-        ),
-    }
+    usual = math.exp(np.median(ratios))
     suspects: list[Suspect] = []
     for row, rules in enumerate(by_rule):
-        parts = {name: float(values[row]) for name, values in scores.items()}
-        parts |= {name: RULES[name] for name in rules}
-        kind = next((name for name in RULES if name in rules), max(parts, key=parts.__getitem__))
-        reason = rules[kind] if kind in rules else reasons[kind](row)
-        suspects.append(Suspect(row, sum(parts.values()), kind, reason))
+        misaligned, cut = scores[row].tolist()
+        learned = float(np.logaddexp(misaligned, cut))
+        if rules:
+            kind = next(name for name in RULES if name in rules)
+            suspicion, reason = learned + sum(added[name] for name in rules), rules[kind]
+        elif misaligned >= cut:
+            suspicion, kind, reason = learned, "misaligned", "the sides say little about each other's words"
+        else:
+            ratio = f"length ratio {math.exp(ratios[row]):.2f}, that of the corpus {usual:.2f}"
+            suspicion, kind, reason = learned, "cut", f"words at the end of a side lack counterparts; {ratio}"
+        suspects.append(Suspect(row, suspicion, kind, reason))
     return sorted(suspects, key=lambda suspect: (-suspect.suspicion, suspect.number))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _added(by_rule: Sequence[dict[str, str]]) -> dict[str, float]:
+    """The suspicion that each rule adds."""
+    shares = {name: sum(name in rules for rules in by_rule) / len(by_rule) for name in RULES}
+    rarity = {name: math.log(USUAL / share) if share else math.inf for name, share in shares.items()}
+    return {name: most if name in WRONG else min(most, max(rarity[name], 0.0)) for name, most in RULES.items()}
 
 
-def _z_scores(values: np.ndarray) -> np.ndarray:
-    """Robust z-scores, from 0 to `LARGEST`: by the median and the median absolute deviation."""
-    median = np.median(values)
-    scale = 1.4826 * np.median(np.abs(values - median))
-    scores: np.ndarray = np.clip((values - median) / (scale or 1.0), 0.0, LARGEST)
+def _damage_scores(
+    pairs: Sequence[Pair], by_rule: Sequence[dict[str, str]], seed: int, on_progress: Callable[[], None]
+) -> np.ndarray:
+    """(pairs, 2) the log-odds of each damage; nothing is learned from blank pairs and copies."""
+    short = [shortened(pair) for pair in pairs]
+    trusted_N = np.array([not rules.keys() & set(WRONG) for rules in by_rule])
+    scores = np.zeros((len(pairs), len(DAMAGES)))
+    for rows, judge in judged_halves(short, trusted_N, seed=seed, on_progress=on_progress):
+        scores[rows] = damage_scores(short, rows, rows[trusted_N[rows]], judge, seed)
     return scores
 
 
@@ -125,9 +130,10 @@ def _rules(pairs: Sequence[Pair]) -> list[dict[str, str]]:
 
 
 def _script(text: str) -> int:
-    """The index of the script of most letters; 0 if there are none."""
+    """The index of the script of most letters, Japanese ones together; 0 if there are none."""
     scripts = letter_scripts(code_points(text[:200]))
     scripts = scripts[scripts > 0]
+    scripts[np.isin(scripts, JAPANESE)] = JAPANESE[0]
     return int(np.bincount(scripts).argmax()) if len(scripts) else 0
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,38 +32,57 @@ MAX_WORDS = 100
 """Words of a side that are looked at."""
 SMOOTHING = 0.1
 
-Evidence = list[list[float]]
-"""r(w) of each word of a side, for every pair."""
+
+class Evidence(NamedTuple):
+    """r(w) of each word of a pair."""
+
+    targets: list[float]
+    sources: list[float]
 
 
-def word_evidence(
-    pairs: Sequence[Pair], *, seed: int = 1, on_progress: Callable[[str], None] = lambda _: None
-) -> tuple[Evidence, Evidence]:
-    """r(w) of the target words of each pair, and of its source words. ``on_progress``: called before each model."""
-    shortened = [Pair(_shortened(pair.source), _shortened(pair.target)) for pair in pairs]
-    reversed_pairs = [Pair(pair.target, pair.source) for pair in shortened]
-    half_N = np.array([Random(f"{seed} {number}").random() < 0.5 for number in range(len(pairs))])
-    directions = []
-    for name, directed in (("source to target", shortened), ("target to source", reversed_pairs)):
-        evidence: Evidence = [[] for _ in pairs]
-        for half in (False, True):
-            on_progress(f"{name}, half {1 + half} of 2")
-            training = np.flatnonzero(half_N != half)
-            if len(training) > MAX_TRAINING_PAIRS:
-                training = training[np.linspace(0, len(training) - 1, MAX_TRAINING_PAIRS).astype(int)]
-            judge = _Judge([directed[row] for row in training])
-            for row in np.flatnonzero(half_N == half):
-                evidence[row] = judge.evidence(directed[row])
-        directions.append(evidence)
-    return directions[0], directions[1]
+class Judge:
+    """The models of both directions of one half of the pairs."""
+
+    def __init__(self, training: Sequence[Pair], on_progress: Callable[[], None] = lambda: None) -> None:
+        """``on_progress``: called before each model."""
+        on_progress()
+        self._forward = _Direction(training)
+        on_progress()
+        self._backward = _Direction([_reversed(pair) for pair in training])
+
+    def evidence(self, pair: Pair) -> Evidence:
+        return Evidence(self._forward.ratios(pair), self._backward.ratios(_reversed(pair)))
 
 
-def _shortened(text: str) -> str:
-    return " ".join(words(text.casefold())[:MAX_WORDS])
+def judged_halves(
+    pairs: Sequence[Pair],
+    trusted: Sequence[bool] | np.ndarray,
+    *,
+    seed: int = 1,
+    on_progress: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[np.ndarray, Judge]]:
+    """The rows of each half, with the judge that was fitted to the pairs of the other that are trusted."""
+    half_N = np.array([Random(f"{seed} {number}").random() < 0.5 for number in range(len(pairs))], dtype=bool)
+    trusted_N = np.asarray(trusted, dtype=bool)
+    for half in (False, True):
+        training = np.flatnonzero((half_N != half) & trusted_N)
+        if len(training) > MAX_TRAINING_PAIRS:
+            training = training[np.linspace(0, len(training) - 1, MAX_TRAINING_PAIRS).astype(int)]
+        yield np.flatnonzero(half_N == half), Judge([pairs[row] for row in training.tolist()], on_progress)
 
 
-class _Judge:
-    """A model of one half."""
+def shortened(pair: Pair) -> Pair:
+    """The first words of both sides, in lower case."""
+    source, target = (" ".join(words(side.casefold())[:MAX_WORDS]) for side in pair[:2])
+    return Pair(source, target)
+
+
+def _reversed(pair: Pair) -> Pair:
+    return Pair(pair.target, pair.source)
+
+
+class _Direction:
+    """A model of the targets of one half, given their sources."""
 
     def __init__(self, training: Sequence[Pair]) -> None:
         counts = Counter(word for pair in training for word in words(pair.target))
@@ -70,7 +90,8 @@ class _Judge:
         self.frequencies = {word: count / total for word, count in counts.items()}
         self.probabilities = fit_ibm1(training, iterations=ITERATIONS).probabilities if total else {}
 
-    def evidence(self, pair: Pair) -> list[float]:
+    def ratios(self, pair: Pair) -> list[float]:
+        """r(w) of the words of the target."""
         sources = [EMPTY, *words(pair.source)]
         ratios: list[float] = []
         for word in words(pair.target):

@@ -13,6 +13,7 @@ from weft.data.columns.rows import READ_BYTES, PairInput, RowCount, RowStream, T
 from weft.data.reading.delimited import column_names
 from weft.data.reading.links import is_links
 from weft.errors import DataError, column_phrase, plural
+from weft.pairs.profiling.arrays import ArrayProfile, ArraySample
 from weft.pairs.profiling.differences import PartDifferences, TrainedStructures
 from weft.pairs.profiling.exchanges import Interchangeable, StrictPairs
 from weft.pairs.profiling.relations import Relations, relate
@@ -58,6 +59,8 @@ class PairProfile:
     """Differences of those parts from the training pairs, if every training row was read."""
     structures: TrainedStructures | None = None
     """Structures of the training pairs; None where nothing is compared with them."""
+    arrays: ArrayProfile | None = None
+    """The pictures, frames or sound that the sources name; None: the sources are texts."""
     interchangeable: Interchangeable = field(default_factory=Interchangeable)
     """Symbols and phrases that can take each other's place, in a language of strict rules."""
 
@@ -95,6 +98,8 @@ def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | Non
                 differences[part] = structures.differences(samples.even.pairs)
             if bad_rows := stream.bad_rows + samples.bad:
                 errors[part] = left_out(bad_rows, stream.first_error or samples.first_error)
+            if profile.arrays is not None and (arrays := samples.arrays.profile()) is not None and arrays.unreadable:
+                errors[part] = left_out(arrays.unreadable, arrays.errors[0])
     return replace(profile, overlaps=overlaps, part_errors=errors, differences=differences, structures=None)
 
 
@@ -176,6 +181,7 @@ class _Samples:
     format: str
     even: EvenSample = field(default_factory=EvenSample)
     by_source: SourceSample = field(default_factory=SourceSample)
+    arrays: ArraySample = field(default_factory=ArraySample)
     structures: TrainedStructures | None = None
     strict: StrictPairs = field(default_factory=StrictPairs)
     features: list[list[str]] = field(default_factory=list)
@@ -210,6 +216,8 @@ class _Samples:
             self.blank += 1
             return
         self.even.add(source, target)
+        if len(columns.source) == 1:
+            self.arrays.add(row.file, row.number, source, target)
         self.strict.add(source, target)
         if self.structures is not None:
             self.structures.add(source, target)
@@ -284,6 +292,7 @@ def _profile(stream: RowStream, samples: _Samples) -> PairProfile:
         rows_read=samples.rows,
         sources=by_source,
         structures=samples.structures,
+        arrays=samples.arrays.profile(),
         interchangeable=samples.strict.interchangeable(),
     )
 

@@ -91,8 +91,8 @@ FORMAL_COPYING = "formal language with copied names"
 def find_task(profile: PairProfile) -> TaskProfile:
     """The kind of task by the profile; the first rule that holds decides."""
     relations, source, target = profile.relations, profile.source, profile.target
-    source_unit, source_reason = _unit(source, profile.scale, is_target=False)
-    target_unit, target_reason = _unit(target, profile.scale, is_target=True)
+    source_unit, source_reason = unit_of(source, profile.scale, is_target=False)
+    target_unit, target_reason = unit_of(target, profile.scale, is_target=True)
     copied, by_chance = relations.copied_words, relations.copied_words_by_chance
 
     def task(kind: Kind, reason: str, *, is_formal: bool = False) -> TaskProfile:
@@ -177,7 +177,7 @@ def _is_answer(target: SideProfile, sampled: int) -> bool:
     return target.distinct * sampled <= few and target.tokens.p99 <= 3 and target.spaced.growth < 0.2
 
 
-def _unit(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, str]:
+def unit_of(side: SideProfile, factor: float, *, is_target: bool) -> tuple[Unit, str]:
     """The unit of a side, and why."""
     if side.digits > MOSTLY_DIGITS and side.characters.p95 <= WORD_CHARACTERS:
         return "character", f"numbers: {side.digits:.0%} of the characters are digits"

@@ -67,13 +67,12 @@ def propose(
     ``given``: names of settings that were given; they are the same in all candidates.
     """
     tree, profile = recommendation.settings, recommendation.profile
+    if profile.arrays is not None:  # its network depends on the pictures
+        return [_recommended(recommendation, "recommended")]
     task, device = find_task(profile), device or trained_on(recommendation.recipe)
     chosen = kind_of(tree["model"])
-    topics = {choice.topic: choice for choice in recommendation.choices}
-    summary = ", ".join(topics[name].value for name in ("model", "attention") if name in topics)
-    reason = topics["model"].reason if "model" in topics else "recommended"
-    lines, is_formal = tuple(recommendation.lines()), task.kind == "formal"
-    candidates = [CandidateRecipe(chosen, summary, reason, recommendation.recipe, lines)]
+    candidates = [_recommended(recommendation, chosen)]
+    is_formal = task.kind == "formal"
     if pins_the_model(given) or are_commands(profile, task):
         return candidates
     for kind in _other_kinds(profile, task, chosen):
@@ -90,6 +89,14 @@ def propose(
         choice = Choice("label smoothing", f"{value:g}", "on trial against the usual", settings)
         candidates += _candidate(recommendation, name, [choice], {"training": {"label_smoothing": value}})
     return [replace(candidate, by_structure=is_formal) for candidate in candidates[:MAX_CANDIDATES]]
+
+
+def _recommended(recommendation: Recommendation, name: str) -> CandidateRecipe:
+    """The recommended recipe as a candidate."""
+    topics = {choice.topic: choice for choice in recommendation.choices}
+    summary = ", ".join(topics[topic].value for topic in ("model", "attention") if topic in topics)
+    reason = topics["model"].reason if "model" in topics else "recommended"
+    return CandidateRecipe(name, summary, reason, recommendation.recipe, tuple(recommendation.lines()))
 
 
 def trained_on(recipe: Recipe) -> Device:

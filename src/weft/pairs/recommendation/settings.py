@@ -48,9 +48,14 @@ def choose_settings(
     ``hold_out``: the parts that are taken from the training pairs if there is no input for them.
     ``steps``: the number of training steps, if it was given; ``minutes``: the time limit.
     """
-    device = device or likely_device()
+    device, parts = device or likely_device(), parts or {"train": profile.input}
+    if profile.arrays is not None:
+        from weft.pairs.recommendation.arrays import array_warnings, choose_for_arrays
+
+        chosen = choose_for_arrays(profile, parts, device, hold_out, steps)
+        return ChosenSettings(chosen, array_warnings(profile, profile.arrays))
     task = find_task(profile)
-    choices = [*choose_pairs(profile, parts or {"train": profile.input}, hold_out), task.choice()]
+    choices = [*choose_pairs(profile, parts, hold_out), task.choice()]
     choices += choose_units(profile, task)
     few_epochs = None if minutes is None else _few_epochs(profile, task, device, minutes)
     choices += choose_model(profile, task, device, few_epochs)

@@ -645,6 +645,24 @@ class TestText:
         assert "terms.tsv: no terms; expected lines of a source term" in refusal(*asked)
         assert refusal(*asked, "--ray", "local").startswith("--glossary: cannot be used with --ray")
 
+    def test_a_translation_memory(self, command: Command, refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+        lines, pairs, out = tmp_path / "lines.txt", tmp_path / "pairs.tsv", tmp_path / "out.txt"
+        lines.write_text("a b c\na b\n\n", "utf-8")
+        pairs.write_text("a  b\tfrom before\n", "utf-8")
+        asked = ("translate", runs("lstm"), lines, "--memory", pairs)
+        shown = command(*asked)
+        assert shown.stdout.splitlines()[1] == "from before" and len(shown.stdout.splitlines()) == 3
+        assert "memory of 1 source: 1 of 3 outputs are from it, 1 have similar pairs" in shown.stderr
+        first, second, third = map(json.loads, command(*asked, "--json").stdout.splitlines())
+        assert first["memory"][0]["similarity"] == pytest.approx(2 / 3) and not first["memory"][0]["exact"]
+        assert second["text"] == "from before" and second["memory"][0]["exact"] and "memory" not in third
+        assert command(*asked, "--flags").stdout.splitlines()[1] == "from before\tfrom-memory"
+        command(*asked, "--output", out)
+        assert out.read_text("utf-8") == shown.stdout
+        pairs.write_text("\n", "utf-8")
+        assert "pairs.tsv" in refusal(*asked)
+        assert refusal(*asked, "--ray", "local").startswith("--memory: cannot be used with --ray")
+
     @pytest.mark.parametrize("option", [["--n-best", "2"], ["--align"], ["--ray", "local"]])
     def test_options_that_need_single_sentences(
         self, refusal: Refusal, runs: Runs, source: Path, option: list[str]

@@ -55,7 +55,7 @@ def clean_command(
 
     with activity("ranking pairs", "models", total=4) as ranking:
 
-        def count(_: str) -> None:
+        def count() -> None:
             ranking.done += 1
 
         suspects = rank_suspects(corpus_pairs, on_progress=count)

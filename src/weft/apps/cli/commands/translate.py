@@ -39,6 +39,7 @@ from weft.apps.cli.confidence_options import (
     ShowConfidence,
     ShowFlags,
 )
+from weft.apps.cli.terms_and_memory import GlossaryFile, MemoryFile, TermCounts, TermsAndMemory
 from weft.apps.cli.translate_documents import DocumentOptions, Format, Text, translate_documents
 from weft.apps.cli.translate_parts import Merge, PartOfFile, merge_outputs, translate_part
 from weft.apps.cli.translate_ray import (
@@ -57,7 +58,6 @@ from weft.runtime.activity import Activity, activity
 if TYPE_CHECKING:
     from weft.apps.texts.sentences import Splitter
     from weft.data.reading.lines import BadLine
-    from weft.translation.glossary import Glossary
     from weft.translation.output_format import OutputFormat
     from weft.translation.results import Translation
     from weft.translation.resumable_output import ResumableOutput
@@ -81,13 +81,6 @@ Output = Annotated[
 Align = Annotated[
     bool, typer.Option("--align", help="Add word links (Pharaoh format); token links where a side is one word.")
 ]
-GlossaryFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--glossary",
-        help="Terms to use: lines of a source term, tab, target term (variants: a|b); without a target, it is kept.",
-    ),
-]
 
 
 class TranslationJob(NamedTuple):
@@ -106,7 +99,7 @@ class TranslationJob(NamedTuple):
     """Whether a line may have several sentences."""
     splitter: Splitter | None = None
     """Splits them; None: as the model that is loaded needs."""
-    glossary: Glossary | None = None
+    known: TermsAndMemory = TermsAndMemory()
 
     @property
     def first_line(self) -> int:
@@ -119,7 +112,7 @@ class TranslationJob(NamedTuple):
         from weft.translation.windows import WindowSearch
 
         lines = partial(translate_lines, splitter=self.splitter) if self.text else None
-        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines, self.glossary)
+        return WindowSearch(self.settings, self.format.n_best, self.format.needs_attention, lines, *self.known)
 
     def check_text(self, ray: str | None) -> None:
         """Fail on options that need single sentences."""
@@ -141,6 +134,7 @@ class TranslationJob(NamedTuple):
         from weft.errors import SearchError
 
         model = self.arguments.load()
+        self.known.check(model)
         search = model.search_settings(self.settings)
         _ = model.with_languages(search.source_language, search.target_language).tokenizers.frame  # refused here
         if self.format.align and not model.recipe.model.attends:
@@ -171,7 +165,7 @@ class TranslationJob(NamedTuple):
             "--json": self.format.as_json,
             **judged,
             **({"--text": True} if self.text else {}),
-            **({} if self.glossary is None else {"--glossary": self.glossary.digest}),
+            **self.known.identity,
             "--precision": self.arguments.precision,
             "--engine": self.arguments.engine,
         }
@@ -194,6 +188,7 @@ def command(
     text: Text = False,
     format: Format = None,
     glossary: GlossaryFile = None,
+    memory: MemoryFile = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Hypotheses per line, each with its score.")] = 1,
     align: Align = False,
     confidence: ShowConfidence = False,
@@ -226,12 +221,12 @@ def command(
     judging.check(arguments, several_jobs=bool(resume or part or merge or ray))
     settings = _settings(run, search, changes, source_language=source_language, target_language=target_language)
     document = DocumentOptions(format, n_best, align, as_json, judging, bad_lines, bool(resume or part or merge or ray))
-    terms = _read_glossary(glossary, ray)
+    known = TermsAndMemory.read(glossary, memory, ray)
     if (format := document.format_of(file, text=text)) is not None:
-        return translate_documents(arguments, file, format, output, settings | _options(terms), flags=flags)
+        return translate_documents(arguments, file, format, output, settings | known.options, flags=flags)
     output_format = judging.applied_to(_output_format(n_best, align, as_json), run)
     policy = BadLinePolicy(bad_lines)
-    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text, glossary=terms)
+    job = TranslationJob(file, arguments, settings, output_format, policy, review=review, text=text, known=known)
     job.check_text(ray)
     if ray is not None:
         return translate_on_ray(job, files or [], output, RayOptions(ray, workers, gpus, column))
@@ -249,20 +244,6 @@ def _translate_lines(job: TranslationJob, output: Path | None, *, resume: bool, 
         job.bad_lines.finish()
     else:
         translate_to_file(job, output, resume=resume)
-
-
-def _read_glossary(path: Path | None, ray: str | None) -> Glossary | None:
-    if path is None:
-        return None
-    from weft.translation.glossary import Glossary
-
-    if ray is not None:
-        raise DataError("--glossary: cannot be used with --ray; translate parts of the file with --part")
-    return Glossary.read(path)
-
-
-def _options(glossary: Glossary | None) -> dict[str, Any]:
-    return {} if glossary is None else {"glossary": glossary}
 
 
 def _settings(run: Path, search: str | None, changes: list[str] | None, **languages: str | None) -> dict[str, Any]:
@@ -325,7 +306,8 @@ def _translate(
     splitter = Splitter.of_run(model)
     job = job._replace(splitter=splitter)
     judged = JudgedOutputs(model, job.format, job.review)
-    outputs = cut_off = unproven = with_terms = lacking = 0
+    terms = TermCounts(job.known)
+    outputs = cut_off = unproven = 0
     with _counting(job.file):
         for window, results in job.search.translate_stream(model, stream, file=job.file):
             translations, content = format_window(job, window, results, first_line)
@@ -337,16 +319,12 @@ def _translate(
             first_line += len(window)
             outputs += len(translations)
             cut_off += sum(translation.ended_by_length for translation in translations.values())
-            if job.glossary is not None:
-                with_terms += sum(bool(one.terms) for one in translations.values())
-                lacking += sum("term-missing" in one.flags for one in translations.values())
+            terms.add(translations.values())
             if search.kind == "exact":
                 unproven += sum(not one.proven and bool(one.token_scores) for one in translations.values())
     judged.finish()
     warn_of_clauses(splitter)
-    if job.glossary is not None:
-        placed = f"{with_terms:,} of {plural(outputs, 'output')} have terms, {lacking:,} of these lack one"
-        print(f"weft: glossary of {plural(len(job.glossary), 'term')}: {placed}", file=sys.stderr)
+    terms.report()
     text_warnings.warn_of_cut_off(cut_off, outputs, search)
     warn_of_unproven(unproven, outputs, search)
 
