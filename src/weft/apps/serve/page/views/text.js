@@ -19,6 +19,7 @@ export default class TextView {
   constructor(context) {
     this.context = context;
     const [text, model, file] = [uniqueId('text'), uniqueId('model'), uniqueId('file')];
+    const [glossary, memory] = [uniqueId('glossary'), uniqueId('memory')];
     this.select = h('select', { id: model, on: { change: () => this.pick(this.select.value) } });
     this.swap = h('button', { type: 'button', on: { click: () => this.exchange() } }, '⇄ Swap');
     this.textarea = h('textarea', {
@@ -38,6 +39,8 @@ export default class TextView {
       accept: ACCEPTED,
       on: { change: () => this.read() },
     });
+    this.glossary = h('textarea', { id: glossary, rows: 3, autocomplete: 'off', spellcheck: 'false' });
+    this.memory = h('textarea', { id: memory, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
     this.button = h('button', { type: 'submit', class: 'primary' }, 'Translate');
     this.copy = h('button', { type: 'button', disabled: true, on: { click: () => this.copyOutput() } }, 'Copy');
@@ -66,6 +69,15 @@ export default class TextView {
         this.sourceLabel,
         this.textarea,
         h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a file'), this.file),
+        h(
+          'details',
+          {},
+          h('summary', {}, 'Glossary and translation memory'),
+          h('label', { for: glossary }, 'Terms to use: on each line a source term, a tab (or =) and a target term'),
+          this.glossary,
+          h('label', { for: memory }, 'Translated before: on each line a source, a tab (or =) and its translation'),
+          this.memory,
+        ),
       ),
       h('div', { class: 'side' }, this.targetLabel, this.output, h('p', { class: 'buttons' }, this.copy, this.save, this.inside)),
     );
@@ -161,7 +173,7 @@ export default class TextView {
     const start = performance.now();
     for (let from = 0; from < waiting.length; from += LINES) {
       const part = waiting.slice(from, from + LINES);
-      const body = { model: this.model.name, text: part.map(({ line }) => line.trim()) };
+      const body = { model: this.model.name, text: part.map(({ line }) => line.trim()), ...this.known() };
       const { translations } = await api.translate(body, signal);
       translations.forEach((one, index) => {
         this.lines[part[index].index] = one;
@@ -175,6 +187,13 @@ export default class TextView {
     const [first] = waiting;
     this.inside.hidden = waiting.length !== 1;
     this.inside.setAttribute('href', address.format({ view: 'translate', values: { model: this.model.name, text: first.line.trim() } }));
+  }
+
+  /** The glossary and the memory, if there are any: lines of two columns, as typed with = or pasted with tabs. */
+  known() {
+    const fields = { glossary: this.glossary, memory: this.memory };
+    const texts = Object.entries(fields).map(([name, { value }]) => [name, value.trim() && columnsOf(value)]);
+    return Object.fromEntries(texts.filter(([, value]) => value));
   }
 
   /** @param {(Object|null)[]} lines the translation of each line; null where there is none yet, or nothing to translate */
@@ -210,14 +229,30 @@ export default class TextView {
 }
 
 /** What a person should know of the translation of a line. */
-function problemsOf({ source_tokens: tokens, ended, text }, number, lines) {
+function problemsOf({ source_tokens: tokens, ended, text, flags, memory }, number, lines) {
   const where = lines > 1 ? `Line ${number}: ` : '';
   const unknown = tokens.filter((token) => token === UNKNOWN).length;
   return [
     ...(unknown ? [`${where}${plural(unknown, 'word')} unknown to the model, which can only guess.`] : []),
+    ...((flags ?? []).includes('term-missing') ? [`${where}a term of the glossary is missing.`] : []),
+    ...((memory ?? []).slice(0, 1).map((match) => `${where}${shownMatch(match)}`)),
     ...(ended === 'length' ? [`${where}the translation reached the length limit and may be cut off.`] : []),
     ...(text.trim() ? [] : [`${where}the model has nothing to say.`]),
   ];
+}
+
+/** A pair of the translation memory that is equal or similar. */
+function shownMatch({ source, target, similarity, exact }) {
+  if (exact) return 'taken from the translation memory.';
+  return `similar in the memory (${Math.round(100 * similarity)} %): ${shorten(source, 80)} → ${shorten(target, 80)}`;
+}
+
+/** Lines with a tab between their columns, where = may have been typed for it. */
+function columnsOf(text) {
+  return text
+    .split(/\r\n|\r|\n/)
+    .map((line) => (line.includes('\t') ? line : line.replace(/\s*=\s*/, '\t')))
+    .join('\n');
 }
 
 /** A language by its name, where the browser knows the code. */
