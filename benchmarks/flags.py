@@ -16,7 +16,8 @@ each kind of damage, to the source (which is then translated) or to the output:
 
 Recall is the share of damaged outputs with the flag, the false alarm rate that of clean outputs; precision is what they
 give if as many outputs are damaged as are not. A flag that is off for a run is not measured. Sources that the damage
-does not change (a shuffle of one word) are left out.
+does not change (a shuffle of one word) are left out. Nonsense in words that the model knows (the shuffled sources) is
+suspect if it has any flag, or less confidence than all but 5 % of the outputs for real sources.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from random import Random
 
 import weft
 from weft.evaluation.pairs import find_scorable_items
-from weft.translation.flags import FLAGS
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
@@ -118,7 +118,7 @@ def measure(path: Path, limit: int, device: str, seed: int) -> None:
     flagged = [set(one.flags) for one in clean]
     seconds = time.process_time() - middle
     print(f"{path}: {len(clean):,} clean outputs, flags {seconds / (middle - start):.1%} of the time of the search")
-    for name in FLAGS:
+    for name in DAMAGE:
         if name in run.confidence.flag_rules.off:
             print(f"  {name:<18} off: its references have it, too")
             continue
@@ -127,6 +127,12 @@ def measure(path: Path, limit: int, device: str, seed: int) -> None:
         alarms = sum(name in flags for flags in flagged) / len(clean)
         precision = recall / (recall + alarms) if recall + alarms else 0.0
         print(f"  {name:<18} recall {recall:6.1%}, false alarms {alarms:6.2%}, precision {precision:6.1%}")
+    least = sorted(one.confidence or 0.0 for one in clean)[len(clean) // 20]
+
+    def suspect(outputs: list[Translation]) -> float:
+        return sum(bool(one.flags) or (one.confidence or 0.0) < least for one in outputs) / max(1, len(outputs))
+
+    print(f"  nonsense: {suspect(unlike_training(run, clean)):.1%} suspect; of real sources {suspect(clean):.1%}")
 
 
 def main() -> None:

@@ -28,8 +28,10 @@ from weft.translation.confidence import (
     read_confidence,
     weights_checksum,
 )
+from weft.translation.engines.interface import searched_batches
+from weft.translation.flags import FlagRules, flags_of_batch, flags_of_tokens
 from weft.translation.load import load
-from weft.translation.pipeline import searched_batches
+from weft.translation.neighbors import Neighbors
 from weft.translation.results import Translation, empty_translation
 from weft.translation.translator import Translator
 
@@ -87,6 +89,7 @@ class TestFeatures:
         request = copier.pipeline.tokenize(copier.request([*SOURCES, "zz", "a zz b"]))
         sentences = Sentences(request.texts, IdRows.of(request.sources), request.frame)
         rows = 0
+        flags: set[str] = set()
         for batch in searched_batches(copier.engine, request):
             hypotheses = batch.hypotheses
             arrays = hypotheses.arrays if isinstance(hypotheses, PendingHypotheses) else hypotheses
@@ -94,8 +97,14 @@ class TestFeatures:
             chosen = sentences.select(np.asarray(batch.rows))
             outputs = [copier.text.best_of(source, arrays[row]) for row, source in enumerate(chosen)]
             assert batch_features(arrays, chosen.id_rows) == pytest.approx(feature_matrix(outputs), abs=1e-5)
+            seen = [one.source_tokens for one in outputs[::2]]
+            rules = FlagRules(off=(), least_ratio=0.6, longest=3, novelty=0.3, neighbors=Neighbors.of(seen))
+            expected = [flags_of_tokens(one, rules) for one in outputs]
+            found = flags_of_batch(arrays, chosen.id_rows, copier.tokenizers.source.tokens, rules)
+            assert [*map(set, found)] == expected
+            flags |= set().union(*found)
             rows += len(outputs)
-        assert rows == len(SOURCES) + 2
+        assert rows == len(SOURCES) + 2 and {"unlike-training", "unknown-tokens"} <= flags
 
 
 class TestConfidence:
@@ -134,7 +143,7 @@ class TestFile:
         model = read_confidence(calibrated)
         assert model is not None and model.outputs == len(SOURCES) and model.right == "exact match"
         content = json.loads((calibrated / FILE_NAME).read_text("utf-8"))
-        assert content["version"] == 1 and set(content["models"]["tokens"]["features"]) == set(FEATURES["tokens"])
+        assert content["version"] == 2 and set(content["models"]["tokens"]["features"]) == set(FEATURES["tokens"])
         lines = (calibrated / FILE_NAME).read_text("utf-8").splitlines()
         assert all(len(line) < 200 for line in lines if '"neighbors"' not in line)
 
@@ -185,10 +194,15 @@ class TestFile:
         assert message.startswith(f"{tmp_path}/confidence.json: damaged") and "\n" not in message
         assert message.endswith(f"; remove it, then calibrate the run again: weft calibrate {tmp_path}")
 
+    def test_an_earlier_version_counts_as_none(self, calibrated: Path, tmp_path: Path) -> None:
+        content = json.loads((calibrated / FILE_NAME).read_text("utf-8"))
+        (tmp_path / FILE_NAME).write_text(json.dumps({**content, "version": 1}), "utf-8")
+        assert read_confidence(tmp_path) is None
+
     def test_a_newer_version(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).write_text('{"version": 7}', "utf-8")
         with pytest.raises(
-            CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 1: update weft, or"
+            CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 2: update weft, or"
         ):
             read_confidence(tmp_path)
 

@@ -23,11 +23,10 @@ from weft.translation.flags import (
     FLAGS,
     MAX_RATE,
     FlagRules,
-    neighbor_table,
-    novelty,
     stretch_attention,
     text_flags,
 )
+from weft.translation.neighbors import Neighbors
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
@@ -55,16 +54,15 @@ def learn_flag_rules(run: Translator, items: EvaluationItems, translations: Sequ
     lengths = np.array([len(translation.source_tokens) for translation in translations])
     targets = [len(run.encode_target(text, source)) for source, text in zip(items.sources, references, strict=True)]
     ratios = (1 + np.array(targets)) / (1 + lengths)
-    neighbors = neighbor_table(_training_tokens(run))
-    shares = [novelty(translation.source_tokens, neighbors) for translation in translations] if any(neighbors) else []
-    limit = float(np.quantile(shares, 1 - UNUSUAL)) if shares else 1.0
+    neighbors = Neighbors.of(_training_tokens(run))
+    shares = [neighbors.novelty(translation.source_tokens) for translation in translations]
     return FlagRules(
         tuple(off),
         least_ratio=float(np.quantile(ratios, RARE)) / MARGIN,
         least_attention=_least_attention(run, items.sources),
         longest=int(np.quantile(lengths, 1 - RARE) * MARGIN),
-        novelty=limit,
-        neighbors=neighbors if shares else b"",
+        novelty=float(np.quantile(shares, 1 - UNUSUAL)) if neighbors.are_known else 1.0,
+        neighbors=neighbors,
     )
 
 

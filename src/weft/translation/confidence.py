@@ -37,7 +37,7 @@ import numpy as np
 from weft.errors import CheckpointError
 from weft.files import CHECKSUM, read_json, save_text
 from weft.text import specials
-from weft.translation.flags import NO_RULES, FlagRules, read_rules, rules_record
+from weft.translation.flags import BY_END, NO_RULES, FlagRules, batch_unknown, read_rules, rules_record
 from weft.translation.precision_target import AcceptedOutputs, Threshold, find_threshold
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from weft.translation.results import Translation
 
 FILE_NAME = "confidence.json"
-VERSION = 1
+VERSION = 2
 SEQUENCE_FEATURES = ("log_probability", "mean_token", "tokens", "length_ratio", "unknown_tokens", "cut_off")
 TOKEN_FEATURES = (*SEQUENCE_FEATURES, "weakest_token")
 FEATURES = {"tokens": TOKEN_FEATURES, "sequence": SEQUENCE_FEATURES}
@@ -57,8 +57,6 @@ MAX_POINTS = 1_000
 """Points of a curve or a table in a file, at most."""
 MAX_BYTES = 1 << 20
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
-BY_END = 0
-"""`weft.search.ranking.BY_END`, which is not imported: that imports torch."""
 
 
 def output_features(translation: Translation) -> list[float]:
@@ -83,19 +81,16 @@ def batch_features(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
     """`output_features` of the best hypotheses of a batch, with the ids of its sources."""
     lengths_B, ended_B = hypotheses.lengths_BN[:, 0], hypotheses.ended_BN[:, 0]
     surprises_B = np.clip(-hypotheses.log_probabilities_BN[:, 0].astype(np.float64), 0.0, LARGEST)
-    tokens_BT, scores_BT = hypotheses.tokens_BNT[:, 0], hypotheses.token_scores_BNT[:, 0].astype(np.float64)
+    scores_BT = hypotheses.token_scores_BNT[:, 0].astype(np.float64)
     inside_BT = np.arange(scores_BT.shape[1]) < lengths_B[:, None]
     weakest_B = np.where(inside_BT, scores_BT, 0.0).min(1, initial=0.0)
-    unknown_BT = (tokens_BT == specials.UNKNOWN) & (np.arange(tokens_BT.shape[1]) < hypotheses.token_counts_BN[:, :1])
-    row_of_token_N = np.repeat(np.arange(len(sources)), sources.lengths_B)
-    unknown_B = np.bincount(row_of_token_N[sources.ids_N == specials.UNKNOWN], minlength=len(sources))
     features_BF: np.ndarray = np.column_stack(
         [
             np.log1p(surprises_B),
             np.log1p(surprises_B / np.maximum(lengths_B, 1)),
             np.log1p(lengths_B),
             np.log((1 + lengths_B) / (1 + sources.lengths_B)),
-            np.log1p(unknown_B + unknown_BT.sum(1)),
+            np.log1p(batch_unknown(hypotheses, sources)),
             ended_B != BY_END,
             np.log1p(np.clip(-weakest_B, 0.0, LARGEST)),
         ]
@@ -215,7 +210,7 @@ def weights_checksum(folder: Path) -> str:
 
 
 def read_confidence(folder: Path) -> ConfidenceModel | None:
-    """The confidence of a run folder; None if there is none or it belongs to other weights.
+    """The confidence of a run folder; None if there is none, or it is of an earlier version or other weights.
 
     A link is not followed: it may lead out of the folder.
     """
@@ -226,10 +221,13 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
         content = read_json(path, max_bytes=MAX_BYTES)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-    if isinstance(content, dict) and isinstance(content.get("version"), int) and content["version"] > VERSION:
+    version = content.get("version") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > VERSION:
         raise CheckpointError(
-            f"{path}: version {content['version']}; this weft reads up to {VERSION}: update weft, or remove the file"
+            f"{path}: version {version}; this weft reads up to {VERSION}: update weft, or remove the file"
         )
+    if isinstance(version, int) and version < VERSION:
+        return None
     try:
         model = _model_of(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -21,22 +21,23 @@ calibration, only flags are given that are right for any pairs: `ALWAYS`. Torch 
 
 from __future__ import annotations
 
-import base64
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
 from weft.translation.glossary import is_missing
+from weft.translation.neighbors import NO_NEIGHBORS, Names, Neighbors, read_neighbors
 
 if TYPE_CHECKING:
+    from weft.search.ranking import HypothesisArrays
+    from weft.text.id_rows import IdRows
     from weft.translation.results import Translation
 
 FLAGS = (
@@ -50,15 +51,15 @@ MAX_RATE = 0.02
 COPIED_SHARE = 0.75
 MIN_STRETCH = 3
 """Source tokens that a stretch without attention has, at least."""
-BITS = 1 << 18
-"""Size of the table of neighboring tokens."""
+BY_END = 0
+"""`weft.search.ranking.BY_END`, which is not imported: that imports torch."""
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 PLACEHOLDER = re.compile(
     r"\{[A-Za-z_]?[\w.:!\[\]-]*\}"  # {name}, {0:.2f}, {}
     r"|%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%[#0+-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]\b"  # %(n)d, %s, %5.2f
     r"|</?[A-Za-z][^<>]{0,200}>"  # <x id="1"/>, </b>
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+"
 )
 """Text that must come out as it went in."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
@@ -78,28 +79,62 @@ class FlagRules:
     """The most source tokens."""
     novelty: float = 1.0
     """The largest share of neighboring source tokens that are not neighbors in the training data."""
-    neighbors: bytes = field(default=b"", repr=False)
-    """`BITS` bits: the hashes of neighboring source tokens of the training data; empty: not known."""
+    neighbors: Neighbors = NO_NEIGHBORS
+    """Those of the sources of the training data."""
 
 
 NO_RULES = FlagRules()
 """Those of a run that is not calibrated."""
 
 
-def flags_of(translation: Translation, rules: FlagRules) -> tuple[str, ...]:
-    """The flags of an output, in the order of `FLAGS`."""
-    return tuple(name for name in FLAGS if name not in rules.off and RULES[name](translation, rules))
+def flags_of(translation: Translation, rules: FlagRules, of_tokens: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The flags of an output, in the order of `FLAGS`; ``of_tokens``: `flags_of_tokens`, if they are known."""
+    flags = {*(flags_of_tokens(translation, rules) if of_tokens is None else of_tokens)}
+    flags |= text_flags(translation.source, translation.text, off=rules.off)
+    if translation.terms and is_missing(translation.terms, translation.text):
+        flags.add("term-missing")
+    return tuple(name for name in FLAGS if name in flags and name not in rules.off)
 
 
-def text_flags(source: str, text: str) -> set[str]:
-    """The flags that two texts have whatever was searched: also those of a reference."""
-    rules = {
-        "untranslated": is_untranslated,
-        "repeats": lambda _, text: repeats(text),
-        "numbers-differ": numbers_differ,
-        "placeholder-lost": loses_placeholders,
+def flags_of_tokens(translation: Translation, rules: FlagRules) -> set[str]:
+    """The flags that are read off the tokens of source and output, and off attention."""
+    flags = {
+        "cut": translation.ended != "end",
+        "skipped-source": skips_source(translation, rules),
+        "unlike-training": is_unlike_training(translation, rules),
+        "unknown-tokens": UNKNOWN in translation.source_tokens or specials.UNKNOWN in translation.ids,
     }
-    return {name for name, rule in rules.items() if rule(source, text)}
+    return {name for name, is_set in flags.items() if is_set}
+
+
+def flags_of_batch(
+    hypotheses: HypothesisArrays, sources: IdRows, names: Names, rules: FlagRules
+) -> list[tuple[str, ...]]:
+    """`flags_of_tokens` of the best hypotheses of a batch without attention; ``names``: the tokens of source ids."""
+    flags = {
+        "cut": hypotheses.ended_BN[:, 0] != BY_END,
+        "skipped-source": (1 + hypotheses.token_counts_BN[:, 0]) / (1 + sources.lengths_B) < rules.least_ratio,
+        "unlike-training": (sources.lengths_B > rules.longest)
+        | (rules.neighbors.novelties(sources, names) > rules.novelty),
+        "unknown-tokens": batch_unknown(hypotheses, sources) > 0,
+    }
+    rows = np.column_stack(list(flags.values())).tolist()
+    return [tuple(name for name, is_set in zip(flags, row, strict=True) if is_set) for row in rows]
+
+
+def batch_unknown(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
+    """The unknown tokens of each source and its best hypothesis."""
+    tokens_BT = hypotheses.tokens_BNT[:, 0]
+    unknown_BT = (tokens_BT == specials.UNKNOWN) & (np.arange(tokens_BT.shape[1]) < hypotheses.token_counts_BN[:, :1])
+    row_of_token_N = np.repeat(np.arange(len(sources)), sources.lengths_B)
+    unknown_B = np.bincount(row_of_token_N[sources.ids_N == specials.UNKNOWN], minlength=len(sources))
+    counts_B: np.ndarray = unknown_B + unknown_BT.sum(1)
+    return counts_B
+
+
+def text_flags(source: str, text: str, *, off: Sequence[str] = ()) -> set[str]:
+    """The flags that two texts have whatever was searched: also those of a reference."""
+    return {name for name, rule in TEXT_RULES.items() if name not in off and rule(source, text)}
 
 
 def is_untranslated(source: str, text: str) -> bool:
@@ -159,58 +194,47 @@ def skips_source(translation: Translation, rules: FlagRules) -> bool:
 def stretch_attention(translation: Translation) -> float:
     """The attention of the least attended stretch of source tokens, of a uniform share 1; 1 if it is not known.
 
-    The attention of a source token is its sum over all output tokens, relative to output tokens per source token; that
-    of a stretch is the largest of its tokens.
+    That of a stretch is the largest of its tokens.
+    """
+    received = attention_received(translation)
+    stretches = [received[start : start + MIN_STRETCH] for start in range(len(received) - MIN_STRETCH + 1)]
+    return min(map(max, stretches), default=1.0)
+
+
+def attention_received(translation: Translation) -> list[float]:
+    """The attention of each source token, the end token aside; empty if it is not known.
+
+    Its sum over all output tokens, relative to output tokens per source token.
     """
     attention = translation.attention
-    if attention is None or attention.ndim != 2 or attention.shape[1] <= MIN_STRETCH or not len(attention):
-        return 1.0
-    received = attention.sum(0)[:-1] * (attention.shape[1] / len(attention))
-    return float(min(max(received[start : start + MIN_STRETCH]) for start in range(len(received) - MIN_STRETCH + 1)))
+    if attention is None or attention.ndim != 2 or not len(attention):
+        return []
+    received: list[float] = (attention.sum(0)[:-1] * (attention.shape[1] / len(attention))).tolist()
+    return received
+
+
+def skipped_stretches(translation: Translation, rules: FlagRules) -> list[range]:
+    """The stretches of source tokens that have received less attention than those of nearly all validation sources."""
+    stretches: list[range] = []
+    start = 0
+    for position, received in enumerate([*attention_received(translation), 1.0]):
+        if received >= rules.least_attention:
+            stretches += [range(start, position)] if position - start >= MIN_STRETCH else []
+            start = position + 1
+    return stretches
 
 
 def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
     """Whether a source is longer, or has more new pairs of neighboring tokens, than nearly all validation sources."""
-    if len(translation.source_tokens) > rules.longest:
-        return True
-    return bool(rules.neighbors) and novelty(translation.source_tokens, rules.neighbors) > rules.novelty
+    tokens = translation.source_tokens
+    return len(tokens) > rules.longest or rules.neighbors.novelty(tokens) > rules.novelty
 
 
-def novelty(tokens: Sequence[str], neighbors: bytes) -> float:
-    """The share of neighboring tokens that are not in a table of `neighbor_table`."""
-    positions = _positions(tokens)
-    unseen = sum(not neighbors[position >> 3] >> (position & 7) & 1 for position in positions)
-    return unseen / len(positions) if positions else 0.0
-
-
-def neighbor_table(sources: Iterable[Sequence[str]]) -> bytes:
-    """The hashes of all neighboring tokens of sources, as a table of bits."""
-    table = bytearray(BITS // 8)
-    for tokens in sources:
-        for position in _positions(tokens):
-            table[position >> 3] |= 1 << (position & 7)
-    return bytes(table)
-
-
-def _positions(tokens: Sequence[str]) -> list[int]:
-    return [_position(left, right) for left, right in pairwise(("", *tokens))]
-
-
-@lru_cache(maxsize=1 << 16)
-def _position(left: str, right: str) -> int:
-    return zlib.crc32(f"{left}\0{right}".encode("utf-8", "replace")) % BITS
-
-
-RULES: dict[str, Callable[[Translation, FlagRules], bool]] = {
-    "untranslated": lambda output, _: is_untranslated(output.source, output.text),
-    "cut": lambda output, _: output.ended != "end",
-    "repeats": lambda output, _: repeats(output.text),
-    "skipped-source": skips_source,
-    "unlike-training": is_unlike_training,
-    "unknown-tokens": lambda output, _: UNKNOWN in output.source_tokens or specials.UNKNOWN in output.ids,
-    "numbers-differ": lambda output, _: numbers_differ(output.source, output.text),
-    "placeholder-lost": lambda output, _: loses_placeholders(output.source, output.text),
-    "term-missing": lambda output, _: bool(output.terms) and is_missing(output.terms, output.text),
+TEXT_RULES: dict[str, Callable[[str, str], bool]] = {
+    "untranslated": is_untranslated,
+    "repeats": lambda _, text: repeats(text),
+    "numbers-differ": numbers_differ,
+    "placeholder-lost": loses_placeholders,
 }
 
 
@@ -222,7 +246,7 @@ def rules_record(rules: FlagRules) -> dict[str, Any]:
         "least_attention": rules.least_attention,
         "longest": rules.longest,
         "novelty": rules.novelty,
-        "neighbors": base64.b64encode(zlib.compress(rules.neighbors, 9)).decode("ascii"),
+        "neighbors": rules.neighbors.record(),
     }
 
 
@@ -233,13 +257,5 @@ def read_rules(content: Any) -> FlagRules:
         raise ValueError("flags: expected numbers from 0 to 1,000,000")
     if not isinstance(content["off"], list) or not set(content["off"]) <= set(FLAGS):
         raise ValueError(f"flags: off: expected names among {', '.join(FLAGS)}")
-    encoded = content["neighbors"]
-    if not isinstance(encoded, str) or len(encoded) > BITS // 4:
-        raise ValueError("flags: neighbors: expected Base64 of a table")
-    try:
-        neighbors = zlib.decompressobj().decompress(base64.b64decode(encoded, validate=True), BITS // 8 + 1)
-    except zlib.error:
-        raise ValueError("flags: neighbors: not a compressed table") from None
-    if neighbors and len(neighbors) != BITS // 8:
-        raise ValueError("flags: neighbors: a table of another size")
+    neighbors = read_neighbors(content["neighbors"])
     return FlagRules(tuple(content["off"]), numbers[0], numbers[1], int(numbers[2]), numbers[3], neighbors)

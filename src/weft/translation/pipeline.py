@@ -25,7 +25,8 @@ from weft.text.frames import Frame
 from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
 from weft.translation import inputs
-from weft.translation.engines.interface import BatchEngine, Engine, SearchedBatch, TranslationRequest
+from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
+from weft.translation.flags import NO_RULES, flags_of_batch
 from weft.translation.results import Translation, empty_translation
 from weft.translation.word_alignment import align_words, merge_to_words, split_words
 
@@ -90,6 +91,8 @@ class _Details:
                 return None if self.confidence is None else self._confidences[row]
             case "flag_rules":
                 return None if self.confidence is None else self.confidence.flag_rules
+            case "flags_of_tokens":
+                return self._flags[row]
             case "attention" | "word_attention" | "trace":
                 return None
             case "links":
@@ -101,31 +104,37 @@ class _Details:
     @cached_property
     def _confidences(self) -> list[float]:
         assert self.confidence is not None
+        return self.confidence.of_batch(self.hypotheses, self._source_ids)
+
+    @cached_property
+    def _flags(self) -> list[tuple[str, ...]]:
+        rules = NO_RULES if self.confidence is None else self.confidence.flag_rules
+        return flags_of_batch(self.hypotheses, self._source_ids, self.tokenizers.source.tokens, rules)
+
+    @cached_property
+    def _source_ids(self) -> IdRows:
+        """The ids of the sources; of arrays, an end token for each state."""
         sources = self.sources
         if self.tokenizers.reads_arrays:
             counts = [len(self.text.source_tokens(self.tokenizers, source)) for source in sources]
-            return self.confidence.of_batch(self.hypotheses, IdRows.of([[specials.END] * count for count in counts]))
-        ids = sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
-        return self.confidence.of_batch(self.hypotheses, ids)
+            return IdRows.of([[specials.END] * count for count in counts])
+        return sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
 
 
 class _LazyConfidence:
-    """Fields of a new translation that few callers read: they are removed, and computed when they are first read."""
+    """The confidence of a new translation, which few callers read: it is removed, and computed when first read."""
 
     def __init__(self, translation: Translation, model: ConfidenceModel) -> None:
         self.translation, self.model = translation, model
 
     def attach(self) -> None:
         values = vars(self.translation)
-        del values["confidence"], values["flag_rules"]
-        values |= {"_others": self, "_row": 0}
+        del values["confidence"]
+        values |= {"flag_rules": self.model.flag_rules, "_others": self, "_row": 0}
 
     def compute(self, name: str, row: int) -> Any:
-        match name:
-            case "confidence":
-                return self.model.of_output(self.translation)
-            case "flag_rules":
-                return self.model.flag_rules
+        if name in ("confidence", "flags_of_tokens"):
+            return self.model.of_output(self.translation) if name == "confidence" else None
         raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
@@ -388,11 +397,3 @@ def search(request: TranslationRequest, begin: Callable[[TranslationRequest], Se
         return begin(request)
     batches = begin(request.select(rows))
     return (SearchedBatch(rows[np.asarray(batch.rows, dtype=np.int64)], batch.hypotheses) for batch in batches)
-
-
-def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
-    """The results of a request: batch by batch, if the engine can."""
-    if isinstance(engine, BatchEngine):
-        yield from engine.batches(request)
-    else:
-        yield SearchedBatch(range(len(request.sources)), engine.search(request))

@@ -120,7 +120,9 @@ class Translation:
         """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
         from weft.translation.flags import NO_RULES, flags_of
 
-        return flags_of(self, self.flag_rules or NO_RULES)
+        others: TranslationFields | None = vars(self).get("_others")
+        of_tokens = None if others is None else others.compute("flags_of_tokens", vars(self)["_row"])
+        return flags_of(self, self.flag_rules or NO_RULES, of_tokens)
 
     @property
     def proven(self) -> bool:

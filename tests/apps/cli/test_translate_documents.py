@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,23 @@ def test_a_given_format(command: Command, runs: Runs, tmp_path: Path) -> None:
     assert command("translate", runs("lstm"), path, "--format", "json").stdout.startswith('{"key": "')
 
 
+def test_a_word_document(command: Command, refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
+    """It is written, and never printed."""
+    source, out = tmp_path / "a.docx", tmp_path / "b.docx"
+    with zipfile.ZipFile(source, "w") as file:
+        file.writestr("word/document.xml", '<w:p xmlns:w="w"><w:r><w:t>a b</w:t></w:r></w:p>')
+    assert refusal("translate", runs("lstm"), source) == f"{source}: a translated docx is not printed; give --out FILE"
+    command("translate", runs("lstm"), source, "--out", out)
+    with zipfile.ZipFile(out) as file:
+        assert file.read("word/document.xml").startswith(b'<w:p xmlns:w="w"><w:r><w:t xml:space="preserve">')
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
             ["--format", "htm"],
-            "--format htm: expected lines, text, html, xml, markdown, srt, vtt, po, xliff, json; did you",
+            "--format htm: expected lines, text, html, xml, markdown, srt, vtt, po, xliff, json, docx; did",
         ),
         (["--format", "html", "--text"], "--text and --format: choose one of them; --text is for files of lines"),
         (["--n-best", "2"], "page.html: --n-best: not for a document (html); --format lines translates its lines"),

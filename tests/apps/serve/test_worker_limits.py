@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from weft.apps.serve import operations
 from weft.apps.serve.costs import Cost, CostError, Lengths
 from weft.apps.serve.observation import Abandoned
 from weft.apps.serve.worker_limits import (
+    KEPT_SPEEDS,
     Cancellation,
     CostControl,
     Speeds,
@@ -111,10 +113,10 @@ def test_what_fits_waits_and_what_cannot_is_refused(transformer: Translator) -> 
     assert control.run("translate", small, "batch", lambda: False, lambda: 7) == 7
     with pytest.raises(CostError, match=r"would need about .* MB; at most 9 MB are available"):
         control.run("translate", large, "batch", lambda: False, lambda: 7)
-    control.speeds.known["translate"] = 1.0
+    control.speeds.latest["translate"] = deque([1.0])
     with pytest.raises(CostError, match="a request may take 5 seconds"):
         control.run("translate", small, "batch", lambda: False, lambda: 7)
-    control.speeds.known.clear()
+    control.speeds.latest.clear()
     with control.budgets["batch"].reserve(9e6), pytest.raises(Abandoned):
         control.run("translate", small, "batch", lambda: True, lambda: 7)
     assert control.within(small, "long")["search"]["memory"] == 4.5e6
@@ -154,10 +156,27 @@ def test_speeds() -> None:
     speeds = Speeds()
     speeds.measured("heads", Cost(0, 100), 0.01)
     assert speeds.get("heads") is None, "too short to tell"
-    speeds.measured("heads", Cost(0, 100), 0.5)
-    assert speeds.get("heads") == 200
     speeds.measured("heads", Cost(0, 300), 1.0)
-    assert speeds.get("heads") == pytest.approx(230)
+    speeds.measured("heads", Cost(0, 100), 50.0)
+    assert speeds.get("heads") == 300, "one slow operation is not believed"
+
+
+def test_a_machine_that_stood_still() -> None:
+    """A slow first operation does not refuse long ones forever, though all that follow are short."""
+    speeds = Speeds()
+    speeds.measured("heads", Cost(0, 100), 50.0)
+    assert speeds.get("heads") == 2
+    speeds.measured("heads", Cost(0, 100), 0.01)
+    assert speeds.get("heads") == 10_000
+    speeds.measured("heads", Cost(0, 10), 0.01)
+    assert list(speeds.latest["heads"]) == [2, 10_000], "short operations count only if they are faster"
+
+
+def test_a_machine_that_stays_slow() -> None:
+    speeds = Speeds()
+    for seconds in (1.0, *[10.0] * KEPT_SPEEDS):
+        speeds.measured("heads", Cost(0, 100), seconds)
+    assert speeds.get("heads") == 10
 
 
 def test_the_priority_of_a_thread() -> None:

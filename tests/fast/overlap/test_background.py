@@ -7,8 +7,7 @@ import pytest
 
 from weft.fast.overlap.background import BackgroundSearch
 from weft.recipe.search import SearchSettings
-from weft.translation.engines.interface import SearchedBatch, TranslationRequest
-from weft.translation.pipeline import searched_batches
+from weft.translation.engines.interface import SearchedBatch, TranslationRequest, searched_batches
 
 
 class Echo:

@@ -1,4 +1,4 @@
-"""``weft translate`` of documents: HTML, XML, XLIFF, Markdown, subtitles, gettext, JSON, and texts in one piece."""
+"""``weft translate`` of documents: HTML, XML, XLIFF, Markdown, Word, subtitles, gettext, JSON, and whole texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
-        help="Format of FILE: lines, text, html, xml, markdown, srt, vtt, po, xliff or json; by default by its ending.",
+        help="Format of FILE: lines, text, html, xml, markdown, docx, srt, vtt, po, xliff or json; by its ending.",
     ),
 ]
 LINES = "lines"
@@ -79,13 +79,15 @@ def translate_documents(
 
     check_output(output)
     document = read_file(file, format)
+    if document.archive is not None and output is None:
+        raise DataError(f"{file}: a translated {format} is not printed; give --out FILE")
     run = arguments.load()
     splitter = Splitter.of_run(run)
     with activity(f"translating {display_name(file)}", "sentences") as translating:
-        result = translate_document(run, document, splitter=splitter, **settings)
+        result = translate_document(run, document.document, splitter=splitter, **settings)
         translating.done = result.sentences
     warn_of_clauses(splitter)
-    content = result.text.encode("utf-8")
+    content = document.content_with(result.text)
     if output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

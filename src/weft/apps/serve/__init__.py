@@ -35,6 +35,7 @@ In the worker
     walk.py              the numbers of one step; walk_recurrent.py, walk_transformer.py: stage by stage
     worker_limits.py     the costs of its operations, and the end of those that nobody waits for
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
+    doubts.py            the words of an output, with reasons to doubt them
 
 The service itself imports no torch: whatever happens to a model happens in its worker.
 """

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from weft.apps.serve.doubts import add_doubts
 from weft.apps.serve.observation import Abandoned, StreamObserver
 from weft.apps.serve.records import Label, head_record, matrix, number, numbers, translation_record
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
@@ -50,6 +51,8 @@ def translate(translator: Translator, payload: Payload, observer: StepObserver |
         if attention and result.ids and (copied := translator.copied_tokens(result)):
             record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
         add_words(record, translator)
+        if attention:
+            add_doubts(record, result)
         records.append(to_json(record))
     return records
 
@@ -169,6 +172,7 @@ def stream(
     if result.ids and (copied := edited.copied_tokens(result)):
         record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
     add_words(record, translator)
+    add_doubts(record, result)
     send("done", {"translation": record, "winner": getattr(result.trace, "winner", None)})
 
 

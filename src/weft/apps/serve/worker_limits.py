@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from weft.translation.translator import Translator
 
 T = TypeVar("T")
-SMOOTHING = 0.3
+SHORT = 0.05
+"""Seconds below which the time of an operation is mostly overhead."""
+KEPT_SPEEDS = 8
 NICENESS = 10
 """Priority of the threads of long operations: the short ones beside them go first."""
 
@@ -47,23 +50,30 @@ class Cancellation(TorchFunctionMode):
 
 
 class Speeds:
-    """Multiplications per second of each operation, measured."""
+    """Multiplications per second of each operation: the fastest of the latest ones.
+
+    A machine that stood still for a while (suspended, or full of other work) makes an operation look slow. One fast
+    operation is enough to correct that; a machine that stays slow is believed after `KEPT_SPEEDS` operations.
+    """
 
     def __init__(self) -> None:
-        self.known: dict[str, float] = {}
+        self.latest: dict[str, deque[float]] = {}
         self.writing = threading.Lock()
 
     def get(self, name: str) -> float | None:
-        return self.known.get(name)
+        with self.writing:
+            return max(self.latest.get(name, ()), default=None)
 
     def measured(self, name: str, cost: Cost, seconds: float) -> None:
-        """Record how long an operation took. Short ones say little: most of their time is overhead."""
-        if cost.multiplications <= 0 or seconds < 0.05:
+        """Record how long an operation took. A short one, mostly overhead, counts only if it was faster than known."""
+        if cost.multiplications <= 0 or seconds <= 0:
             return
         speed = cost.multiplications / seconds
+        known = self.get(name)
+        if seconds < SHORT and (known is None or speed <= known):
+            return
         with self.writing:
-            known = self.known.get(name, speed)
-            self.known[name] = known + SMOOTHING * (speed - known)
+            self.latest.setdefault(name, deque(maxlen=KEPT_SPEEDS)).append(speed)
 
 
 def lower_priority() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.apps.texts.formats import ENDINGS, FORMATS, format_of, read_document
+from weft.apps.texts.formats.docx import document_text, translated_docx
 from weft.apps.texts.pieces import Document
 from weft.apps.texts.sentences import Splitter
 from weft.apps.texts.translation import DocumentTranslation, translate_document
@@ -53,27 +54,43 @@ def translate_file(
 
         weft.translate_file(run, "page.html", "page.fr.html").flags
 
-    ``format``: as `translate_text` has them, by default that of the ending of the file's name.
+    ``format``: as `translate_text` has them, or docx; by default that of the ending of the file's name. The text of a
+    translated docx has simple tags; the file has those of Word (`weft.apps.texts.formats.docx`).
     """
     format = format or format_of(source)
     if format is None:
         raise DataError(f"{source}: no format has this ending; give format=, or use one of {', '.join(ENDINGS)}")
-    document = read_file(source, format)
+    file = read_file(source, format)
     given = Splitter.of_run(run, splitter)
-    result = translate_document(run, document, splitter=given, **search)
+    result = translate_document(run, file.document, splitter=given, **search)
     warn_of_clauses(given)
     if output is not None:
-        save_bytes(Path(output), result.text.encode("utf-8"))
+        save_bytes(Path(output), file.content_with(result.text))
     return result
 
 
-def read_file(source: Path | str, format: str) -> Document:
-    """The document that a file holds, as UTF-8."""
+class DocumentFile(NamedTuple):
+    """A document in a file."""
+
+    document: Document
+    name: str
+    archive: bytes | None = None
+    """The file, if it is an archive that has the text in it."""
+
+    def content_with(self, text: str) -> bytes:
+        """The content of the file with the text of the translated document."""
+        return text.encode("utf-8") if self.archive is None else translated_docx(self.archive, text, self.name)
+
+
+def read_file(source: Path | str, format: str) -> DocumentFile:
+    """The document that a file holds, as UTF-8 or in an archive."""
     name = display_name(source)
     with read_errors(name, lambda: 0), open_decompressed(source) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise DataError(f"{name}: more than {MAX_BYTES:,} bytes; split it")
+    if format == "docx":
+        return DocumentFile(read_document(document_text(content, name), format, name), name, content)
     check_text(content[:1000], name)
     try:
         text = content.decode("utf-8")
@@ -81,7 +98,7 @@ def read_file(source: Path | str, format: str) -> Document:
         number = content.count(b"\n", 0, error.start) + 1
         line = decode_line(content.split(b"\n", number)[number - 1], name, number)
         raise DataError(line if isinstance(line, str) else line.message) from None
-    return read_document(text, format, name)
+    return DocumentFile(read_document(text, format, name), name)
 
 
 def warn_of_clauses(splitter: Splitter) -> None:

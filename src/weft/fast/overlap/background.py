@@ -23,8 +23,8 @@ from weft.translation.engines.interface import (
     PreparableSearch,
     SearchedBatch,
     TranslationRequest,
+    searched_batches,
 )
-from weft.translation.pipeline import searched_batches
 
 MAX_WAIT_SECONDS = 0.002
 """The longest that other work waits for a search that does not wait for the device."""

@@ -256,3 +256,11 @@ class AutoEngine:
     def search(self, request: TranslationRequest) -> Sequence[list[Hypothesis]]:
         is_few = len(request.sources) < self.min_sources or request.return_attention
         return (self.for_few if is_few else self.for_many).search(request)
+
+
+def searched_batches(engine: Engine, request: TranslationRequest) -> Iterator[SearchedBatch]:
+    """The results of a request: batch by batch, if the engine can."""
+    if isinstance(engine, BatchEngine):
+        yield from engine.batches(request)
+    else:
+        yield SearchedBatch(range(len(request.sources)), engine.search(request))

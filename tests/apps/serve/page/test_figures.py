@@ -108,6 +108,30 @@ def test_the_ticks_of_curves_are_round(call):
     assert ticks(-0.3, 0.2) == [-0.3, -0.2, -0.1, 0, 0.1, 0.2]
 
 
+def test_doubts_are_said_in_words(call):
+    words = [
+        {"text": "le", "probability": 0.99, "reasons": []},
+        {"text": "chat", "probability": 0.4, "reasons": [{"name": "two-readings", "text": "chaton"}]},
+        {"text": "dort", "probability": 0.004, "reasons": [{"name": "two-readings", "text": None}]},
+    ]
+    translation = {
+        "confidence": 0.31,
+        "flags": ["skipped-source", "cut"],
+        "skipped_source": ["with a pie"],
+        "words": words,
+    }
+    assert call("doubts.js", "doubtsOf", translation) == [
+        "it is right with a probability of 31 % only",
+        "part of the source seems to be missing: “with a pie”",
+        "the output was cut off",
+        "“chat”: probability 40 %; another reading: “chaton”",
+        "“dort”: probability 0.4 %; another reading leaves it out",
+    ]
+    assert call("doubts.js", "doubtsOf", {"confidence": 0.9, "flags": [], "words": words[:1]}) == []
+    many = [{**words[1], "text": str(number)} for number in range(11)]
+    assert call("doubts.js", "doubtsOf", {"words": many})[-1] == "and 3 more words"
+
+
 @pytest.mark.parametrize(
     "text",
     [

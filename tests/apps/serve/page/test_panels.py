@@ -89,6 +89,22 @@ def test_unknown_tokens_of_the_source_are_told(visitor):
     assert page.locator("main").inner_text().count("LSTM encoder, ") == 1
 
 
+def test_doubtful_words_are_marked(visitor):
+    """Those that are improbable or have a reason, with both; and flags in words."""
+    page = visitor.translate("recurrent", "a witch must open the Bag")
+    answer = translation(page, "recurrent", "a witch must open the Bag", n_best=4)
+    doubtful = [word for word in answer["words"] if word["probability"] < 0.9 or word["reasons"]]
+    assert doubtful and texts(page, ".reading .output .doubt") == [word["text"] for word in doubtful]
+    assert page.locator(".reading .output").inner_text() == answer["text"]
+    titles = page.locator(".reading .output .doubt").evaluate_all("all => all.map((one) => one.title)")
+    for word, title in zip(doubtful, titles, strict=True):
+        assert title.startswith("probability ") and title.count(";") == len(word["reasons"])
+    assert answer["flags"] == ["unknown-tokens"]
+    assert texts(page, ".reading .doubts li")[0] == "there are words that the model does not know"
+    visitor.translate("recurrent", SENTENCE)
+    assert not any("does not know" in text for text in texts(page, ".reading .doubts li"))
+
+
 def test_each_step_shows_the_candidates_with_their_probabilities(visitor):
     page = visitor.translate("recurrent", SENTENCE)
     words = texts(page, ".words.target button")

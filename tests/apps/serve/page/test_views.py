@@ -181,9 +181,14 @@ def test_a_text_is_translated_line_by_line(visitor, tmp_path):
     assert page.locator(".problems li").all_inner_texts() == [
         "Line 3: 1 word unknown to the model, which can only guess."
     ]
+    assert page.locator(".text-output .doubt").count()
     with page.expect_download() as download:
         page.get_by_role("button", name="Save").click()
     assert Path(download.value.path()).read_text("utf-8").startswith("il m'a entarté\n\n")
+    page.locator("form.plain textarea").fill("he hit me with a pie . we drank the milk")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function("() => document.querySelector('.text-output').textContent.includes('nous avons bu le lait')")
+    assert page.locator(".text-output").inner_text().startswith("il m'a entarté")
     (tmp_path / "text.txt").write_text("who has some boxes", "utf-8")
     page.locator("input[type=file]").set_input_files(tmp_path / "text.txt")
     page.wait_for_function("() => document.querySelector('form.plain textarea').value === 'who has some boxes'")

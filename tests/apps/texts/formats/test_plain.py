@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,13 @@ def test_lines_are_units(source: str) -> None:
     document = read_plain(source)
     assert document.raw == source
     assert [unit.raw for unit in document.units] == [line for line in source.splitlines() if line]
+
+
+@pytest.mark.parametrize("piece", ["a", "{", "a.", "\r"])
+def test_a_long_line_without_an_end_takes_linear_time(piece: str) -> None:
+    start = time.process_time()
+    assert read_plain(piece * 200_000).raw == piece * 200_000
+    assert time.process_time() - start < 30, "a quadratic expression takes minutes"
 
 
 def test_formats_by_their_endings() -> None:

@@ -6,6 +6,7 @@
     markdown.py    Markdown
     subtitles.py   SubRip and WebVTT
     catalogs.py    gettext and JSON
+    docx.py        Word: its paragraphs become a text with simple tags, and back
 
 To add one: write the function and add its line to `FORMATS`, and its endings to `ENDINGS`.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.apps.texts.formats.catalogs import read_json, read_po
+from weft.apps.texts.formats.docx import read_docx
 from weft.apps.texts.formats.markdown import read_markdown
 from weft.apps.texts.formats.markup import read_html, read_xml
 from weft.apps.texts.formats.plain import read_plain
@@ -34,11 +36,13 @@ FORMATS: dict[str, Callable[[str, str], Document]] = {
     "po": read_po,
     "xliff": read_xliff,
     "json": read_json,
+    "docx": read_docx,
 }
 """The reader of each format; its arguments are the text and the name of a file."""
 ENDINGS = {
     **{".html": "html", ".htm": "html", ".xhtml": "html", ".xml": "xml", ".md": "markdown", ".markdown": "markdown"},
     **{".srt": "srt", ".vtt": "vtt", ".po": "po", ".pot": "po", ".xliff": "xliff", ".xlf": "xliff", ".json": "json"},
+    ".docx": "docx",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from weft.apps.texts.pieces import PLAIN, Document, Unit, protected
 
-LINE = re.compile(r"([^\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*)(\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029])")
+BREAK = re.compile(r"\r\n|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def read_plain(source: str, name: str = "the text") -> Document:
@@ -17,10 +17,10 @@ def read_plain(source: str, name: str = "the text") -> Document:
 
 def _parts(source: str) -> Iterator[str | Unit]:
     end = 0
-    for match in LINE.finditer(source):
-        if match[1]:
-            yield Unit(protected(match[1]), PLAIN)
-        yield match[2]
+    for match in BREAK.finditer(source):
+        if end < match.start():
+            yield Unit(protected(source[end : match.start()]), PLAIN)
+        yield match[0]
         end = match.end()
     if end < len(source):
         yield Unit(protected(source[end:]), PLAIN)

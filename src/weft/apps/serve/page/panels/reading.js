@@ -1,8 +1,9 @@
 /** Source and output as text, appearing step by step, with the links between their words. */
 
-import { h } from '../dom.js';
+import { doubtsOf, shaded } from '../doubts.js';
+import { h, replace } from '../dom.js';
 import { WordLinks } from '../figures/word_links.js';
-import { count, direction, number, plural } from '../labels.js';
+import { count, direction, number, percent, plural } from '../labels.js';
 import { END } from '../search_run.js';
 import { panel } from './panel.js';
 
@@ -20,6 +21,7 @@ export class Reading {
     this.player = player.element;
     this.links = new WordLinks(highlight);
     this.summary = h('p', { class: 'summary' });
+    this.doubts = h('ul', { class: 'doubts', 'aria-label': 'Doubts' });
     this.part = h('p', { class: 'hint' });
     this.end = h('p', { class: 'hint' });
     this.output = h('p', { class: 'output', 'aria-label': 'Output' });
@@ -52,6 +54,7 @@ export class Reading {
       },
       player.element,
       this.output,
+      this.doubts,
       this.part,
       this.links.element,
       this.links.sentence,
@@ -75,7 +78,8 @@ export class Reading {
     this.player.hidden = Boolean(run.translation) && run.length === 0;
     const translation = picked ?? run.translation;
     const text = isOver ? translation.text : alignment.target.join(alignment.unit === 'words' ? ' ' : '\u2009');
-    this.output.textContent = text;
+    replace(this.output, isOver ? shaded(text, translation.words) : text);
+    replace(this.doubts, isOver ? doubtsOf(translation).map((doubt) => h('li', {}, doubt)) : []);
     this.output.setAttribute('dir', direction(text));
     this.output.classList.toggle('growing', !isOver);
     this.summary.textContent = isOver
@@ -91,7 +95,8 @@ export class Reading {
   }
 }
 
-function describe({ score, log_probability: log, length, ended, proven }) {
+function describe({ score, log_probability: log, length, ended, proven, confidence }) {
   const ending = ENDINGS[ended] ? `; ${ENDINGS[ended]}` : '';
-  return `Score ${number(score, 3)}, log p ${number(log, 3)}, ${plural(length, 'token')} including the end token${proven ? '; proven: no output has a higher score' : ''}${ending}.`;
+  const right = confidence === null || confidence === undefined ? '' : `Right with a probability of ${percent(confidence)}. `;
+  return `${right}Score ${number(score, 3)}, log p ${number(log, 3)}, ${plural(length, 'token')} including the end token${proven ? '; proven: no output has a higher score' : ''}${ending}.`;
 }

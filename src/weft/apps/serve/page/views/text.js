@@ -4,6 +4,7 @@
 
 import * as address from '../address.js';
 import * as api from '../api.js';
+import { doubtsOf, shaded } from '../doubts.js';
 import { h, replace, uniqueId } from '../dom.js';
 import { count, direction, plural, shorten } from '../labels.js';
 import { ACCEPTED, readSources } from '../text_files.js';
@@ -14,6 +15,10 @@ const LINES = 20;
 const MOST_BYTES = 2e6;
 const UNKNOWN = '<unk>';
 const MENTIONED = 8;
+/** The end of a sentence within a line. */
+const SENTENCE_END = /[.!?…]["'»”’)]*\s+\S|[。！？।۔؟](?=\S)/;
+/** Characters of a line whose words are not asked for: their attention would be too much. */
+const LONG_LINE = 400;
 
 export default class TextView {
   constructor(context) {
@@ -173,11 +178,14 @@ export default class TextView {
     const start = performance.now();
     for (let from = 0; from < waiting.length; from += LINES) {
       const part = waiting.slice(from, from + LINES);
-      const body = { model: this.model.name, text: part.map(({ line }) => line.trim()), ...this.known() };
-      const { translations } = await api.translate(body, signal);
-      translations.forEach((one, index) => {
-        this.lines[part[index].index] = one;
-      });
+      for (const format of ['sentence', 'text']) {
+        const lines = part.filter(({ line }) => this.formatOf(line) === format);
+        if (!lines.length) continue;
+        const { translations } = await api.translate(this.request(lines.map(({ line }) => line.trim())), signal);
+        translations.forEach((one, index) => {
+          this.lines[lines[index].index] = one;
+        });
+      }
       this.show(this.lines);
       if (from + LINES < waiting.length) this.status.textContent = `${count(from + part.length)} of ${plural(waiting.length, 'line')} …`;
     }
@@ -196,11 +204,29 @@ export default class TextView {
     return Object.fromEntries(texts.filter(([, value]) => value));
   }
 
+  /** Lines of several sentences are split by the service, if the model translates sentences. */
+  formatOf(line) {
+    const { has_source: hasSource = true, source_columns: columns = 1 } = this.model;
+    return hasSource && columns === 1 && SENTENCE_END.test(line.trim()) ? 'text' : 'sentence';
+  }
+
+  /** What is asked of the service for lines of one format; attention, if it is not too much, says which words are doubtful. */
+  request(lines) {
+    const body = { model: this.model.name, text: lines, ...this.known() };
+    if (this.formatOf(lines[0]) === 'text') return { ...body, format: 'text' };
+    if (lines.some((line) => line.length > LONG_LINE)) return body;
+    const { kind, size } = this.model.search;
+    return { ...body, attention: true, n_best: kind === 'beam' && size > 1 ? 2 : 1 };
+  }
+
   /** @param {(Object|null)[]} lines the translation of each line; null where there is none yet, or nothing to translate */
   show(lines) {
     this.lines = lines;
     this.output.setAttribute('dir', direction(this.text));
-    this.output.textContent = this.text;
+    replace(
+      this.output,
+      lines.flatMap((line, index) => [index ? '\n' : '', ...(line ? shaded(line.text, line.words) : [])]),
+    );
     this.copy.disabled = this.save.disabled = !this.text.trim();
     this.inside.hidden = true;
     const problems = lines.flatMap((line, index) => (line ? problemsOf(line, index + 1, lines.length) : []));
@@ -229,15 +255,18 @@ export default class TextView {
 }
 
 /** What a person should know of the translation of a line. */
-function problemsOf({ source_tokens: tokens, ended, text, flags, memory }, number, lines) {
+function problemsOf(line, number, lines) {
   const where = lines > 1 ? `Line ${number}: ` : '';
-  const unknown = tokens.filter((token) => token === UNKNOWN).length;
+  const unknown = (line.source_tokens ?? []).filter((token) => token === UNKNOWN).length;
+  const flags = (line.flags ?? []).filter((flag) => flag !== 'cut' && flag !== 'from-memory' && !(flag === 'unknown-tokens' && unknown));
   return [
     ...(unknown ? [`${where}${plural(unknown, 'word')} unknown to the model, which can only guess.`] : []),
-    ...((flags ?? []).includes('term-missing') ? [`${where}a term of the glossary is missing.`] : []),
-    ...((memory ?? []).slice(0, 1).map((match) => `${where}${shownMatch(match)}`)),
-    ...(ended === 'length' ? [`${where}the translation reached the length limit and may be cut off.`] : []),
-    ...(text.trim() ? [] : [`${where}the model has nothing to say.`]),
+    ...(line.ended === 'length' || line.flags?.includes('cut')
+      ? [`${where}the translation reached the length limit and may be cut off.`]
+      : []),
+    ...(line.memory ?? []).slice(0, 1).map((match) => `${where}${shownMatch(match)}`),
+    ...doubtsOf({ ...line, flags, words: [] }).map((doubt) => `${where}${doubt}.`),
+    ...(line.text.trim() ? [] : [`${where}the model has nothing to say.`]),
   ];
 }
 
