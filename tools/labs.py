@@ -3,13 +3,15 @@
 Results are kept as JSON in build/labs; a lab whose result is there, with as many seeds and of this version, is not run
 again unless it is named. ``--confirm`` runs the labs with the seeds after those (4, 5 and 6), whose results are kept in
 build/labs/confirmation and whose verdicts stand beside the others. ``--known`` runs nothing else: a lab that has no
-result keeps what the page says of it. The charts of the page are docs/images/labs/*.svg; docs/preregistered.md is a
-copy of the file that the labs read.
+result keeps what the page says of it. The output of ``weft history --json`` is build/labs/history.json, that of other
+seeds is in build/labs/confirmation. The charts of the page are docs/images/labs/*.svg; docs/preregistered.md is a copy
+of the file that the labs read.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +20,11 @@ from pathlib import Path
 
 from weft.apps.bench.environment import environment
 from weft.apps.labs import LABS, find_lab
+from weft.apps.labs.intervals import factors_together, together
 from weft.apps.labs.lab import LabResult
-from weft.apps.labs.registration import document
+from weft.apps.labs.registration import document, registrations
+from weft.apps.labs.verdicts import INCONCLUSIVE, Check, above, below, judge, within
+from weft.evaluation.statistics import Estimate
 from weft.files import save_text
 from weft.pictures.charts.chart import Chart
 
@@ -66,17 +71,22 @@ after the other is false (tests/contracts/test_lab_worlds.py). The same seeds gi
 in the lab `cost`, which is about seconds; elsewhere seconds are an illustration and not part of a verdict.
 
 **Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised. The last column of the table has the
-verdict with seeds 4 to 6, which had not. Since then the professions of the built-in grammar were balanced, so its
-sentences are others. `statistical`, `scores` and `between` were measured again with seeds 1 to 3, `statistical` also
-with seeds 4 to 6, and had the same verdicts; for `scores` and `between` seeds 4 to 6, *inconclusive* with the former
-sentences, were not run again. `alignment` and `heads` show what was measured with the former sentences.
+verdict with seeds 4 to 6, which had not. Where the sets differ, or one is inconclusive, the section of the lab also has
+both together: six seeds have five degrees of freedom, and intervals less than half as wide. That was computed
+afterwards, so it is no verdict; by it `gradients`, `cost` and `bias` hold, and `depth` does not.
+
+**What was measured how.** Since the first runs the professions of the built-in grammar were balanced, so its sentences
+are others. `statistical` was measured again with both sets of seeds, `scores` and `between` with seeds 1 to 3, all with
+the verdicts that they had; `alignment` and `heads` show what was measured with the former sentences. From 2026-11-19
+on, `gradients`, `bias` and `between` train two models with each seed; their verdicts here are of one model each.
 
 **Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each
-side, so one of three models that learns late is enough. That is so in `gradients` (the RNN), `exposure`, `between`,
-`layers` and, for the decoder, `depth`. Near 100 % the logit interval is wide, which decides `lookahead`, `lengths` and
-the fluency in `bias`. In `statistical` both translators are alike with 100 pairs; in `scores` five of six scores are
-about as far apart as the threshold; `cost` depends on the machine. Such a lab shows an effect without having shown that
-it is general: run it with more seeds (`weft lab between --seeds 10`) before believing its means.
+side, so one of three models that learns late is enough. That is so in `exposure`, `between`, `layers`, `lookahead` and,
+for the decoder, `depth`. Near 100 % the logit interval is wide, which decides `lengths` with seeds 4 to 6. In
+`statistical` both translators are alike with 100 pairs; in `scores` five of six scores are about as far apart as the
+threshold. Of `exposure`, two parts of three hold by both sets together: the gap grows, and scheduled sampling makes it
+smaller; that it makes fewer errors in all is not shown. Run such a lab with more seeds (`weft lab between --seeds 10`)
+before believing its means.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/apps/labs/scaling.py`.
 """
@@ -104,7 +114,7 @@ def main() -> None:
             confirmations[name] = confirmation
         if result is not None:
             results.append(result)
-            save_page(results, confirmations)
+    save_page(results, confirmations)
 
 
 def known_result(folder: Path, name: str, seeds: tuple[int, ...]) -> LabResult | None:
@@ -141,6 +151,11 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], o
     by_name = {result.lab.name: result for result in results}
     rows = {match[1]: match[0] for match in re.finditer(r"^\| \[(\w+)\]\(#.*$", old, flags=re.M)}
     sections = {match[1]: match[0].rstrip("\n") for match in re.finditer(SECTION, old, flags=re.M | re.S)}
+    for name, confirmation in confirmations.items():
+        if name in rows and name in sections and name not in by_name:
+            rows[name] = re.sub(r"[^|]+\|$", f" {confirmation.verdict.outcome} |", rows[name])
+            sections[name] = with_confirmation(sections[name], confirmation)
+    sections = {name: with_both_sets(text, 3) for name, text in sections.items()}
     kept = [name for name in LABS if name not in by_name and name in rows and name in sections]
     shown = [name for name in LABS if name in by_name or name in kept]
     yield INTRODUCTION
@@ -154,7 +169,97 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], o
         described.update(re.split(r"; (?=seeds )", before[1]))
     yield f"\n{HOW}: {'; '.join(sorted(described))}.\n"
     for name in shown:
-        yield from [f"{sections[name]}\n"] if name in kept else section(by_name[name], confirmations.get(name))
+        if name in kept:
+            yield f"{sections[name]}\n"
+        else:
+            new = "\n".join(section(by_name[name], confirmations.get(name)))
+            yield with_both_sets(new, models_of(by_name[name]))
+    if (RESULTS / "history.json").is_file():
+        yield from history_section()
+    elif "history" in sections:
+        yield f"{sections['history']}\n"
+
+
+def history_section() -> Iterator[str]:
+    """The claims of `weft history`, with both sets of seeds."""
+    yield "## history\n"
+    yield "*Ten years of attention: six models, one task, one budget, four claims (`weft history`)*\n"
+    yield f"**Tested.** {registrations()['history'].tested}\n"
+    for folder in (RESULTS, CONFIRMATION):
+        if (folder / "history.json").is_file():
+            record = json.loads((folder / "history.json").read_text("utf-8"))
+            yield f"**Seeds {', '.join(map(str, record['seeds']))}.**\n"
+            for claim in record["claims"]:
+                yield f"- **{claim['claim']}: {claim['outcome']}.** {claim['sentence']}"
+            yield ""
+
+
+def with_confirmation(text: str, confirmation: LabResult) -> str:
+    """A section of the page as it was, with the verdict of other seeds in its place."""
+    text = re.sub(r"^\*\*Seeds [^*]*\*\*\n\n(- [^\n]*\n)+\n", "", text, flags=re.M)
+    place = re.search(r"^(!\[|\*\*The paper)", text, flags=re.M)
+    assert place is not None
+    added = "\n".join([*confirmation_lines(confirmation)])
+    return f"{text[: place.start()]}{added}\n{text[place.start() :]}"
+
+
+CHECK = r"^- (.*?): (−?[\d.,]+)(?: \[(−?[\d.,]+), (−?[\d.,]+)\])?"
+"""A statistic on the page, and its effect."""
+
+
+def with_both_sets(text: str, count: int) -> str:
+    """A section whose two sets of seeds differ, or of which one is inconclusive, with what all of them say together.
+
+    ``count``: models of each set. The numbers are those of the page, which are rounded.
+    """
+    text = re.sub(r"^\*\*Both sets together[^\n]*\n\n(- [^\n]*\n)+\n", "", text, flags=re.M)
+    head, mark, tail = text.partition("**Seeds 4, 5, 6")
+    outcomes = re.findall(r"^\*\*(?:Verdict|Seeds 4, 5, 6): ([a-z ]+)\.\*\*", text, flags=re.M)
+    if not mark or len(outcomes) < 2 or (len({*outcomes}) == 1 and INCONCLUSIVE not in outcomes):
+        return text
+    first = {match[1]: match for match in re.finditer(CHECK + r"; predicted (.*): [a-z ]+$", head, flags=re.M)}
+    second = {match[1]: match for match in re.finditer(CHECK + r": [a-z ]+$", tail, flags=re.M)}
+    try:
+        checks = [both_sets(what, first[what], second[what], count) for what in first if what in second]
+    except ValueError:  # a mean that was rounded to 0 or 100 %
+        return text
+    verdict = judge(checks, "").outcome
+    lines = [f"**Both sets together (computed afterwards from these rounded intervals, not registered): {verdict}.**\n"]
+    lines += [f"- {check.what}: {check.effect.text()}: {check.outcome}" for check in checks]
+    place = re.search(r"^(!\[|\*\*The paper)", text, flags=re.M)
+    assert place is not None
+    return "\n".join([text[: place.start()] + lines[0], *lines[1:], "", text[place.start() :]])
+
+
+def both_sets(what: str, first: re.Match[str], second: re.Match[str], count: int) -> Check:
+    """A statistic of all seeds, and whether it is as predicted."""
+    effects = [Estimate(*(value(match[i] or match[2]) for i in (2, 3, 4))) for match in (first, second)]
+    if "ratio" in what:
+        effect = factors_together(*effects, count)
+    else:
+        share = re.search(r"in %$|percent", what)
+        limits = (0.0, 100.0) if share else (-100.0, 100.0) if "points" in what else None
+        effect = together(*effects, count, limits)
+    kind, *numbers = re.findall(r"above|below|between|−?[\d.]+(?:e−?\d+)?", first[5])
+    thresholds = [value(number) for number in numbers]
+    return {"above": above, "below": below, "between": within}[kind](what, effect, *thresholds)
+
+
+def value(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def confirmation_lines(confirmation: LabResult) -> Iterator[str]:
+    yield f"**Seeds {', '.join(map(str, confirmation.seeds))}: {confirmation.verdict.outcome}.**\n"
+    for check in confirmation.verdict.checks:
+        yield f"- {check.what}: {check.effect.text()}: {check.outcome}"
+    yield ""
+
+
+def models_of(result: LabResult) -> int:
+    """The number of models of each condition, which is that of the seeds, or twice as many."""
+    first = result.data[0]["condition"] if result.data else None
+    return sum(record["condition"] == first for record in result.data) or len(result.seeds)
 
 
 def row(result: LabResult, confirmation: LabResult | None) -> str:
@@ -193,10 +298,7 @@ def section(result: LabResult, confirmation: LabResult | None) -> Iterator[str]:
         yield f"- {check.what}: {check.effect.text()}; predicted {check.rule}: {check.outcome}"
     yield ""
     if confirmation:
-        yield f"**Seeds {', '.join(map(str, confirmation.seeds))}: {confirmation.verdict.outcome}.**\n"
-        for check in confirmation.verdict.checks:
-            yield f"- {check.what}: {check.effect.text()}: {check.outcome}"
-        yield ""
+        yield from confirmation_lines(confirmation)
     for chart in lasting(result):
         yield f"![{chart.title}](images/labs/{lab.name}-{chart.name}.svg)\n"
     yield f"**The paper.** {lab.paper}\n"

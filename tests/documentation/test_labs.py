@@ -64,3 +64,30 @@ def test_the_page_shows_what_was_registered() -> None:
         )
         checks = tuple((what, re.sub(r"^0 of .+", "0 of all", rule)) for what, rule in rows)
         assert checks == registrations()[name].checks, f"{name}: run make labs"
+
+
+BOTH = """## toy
+
+**Verdict: inconclusive.** Something.
+
+- gain, in points: 9 [3, 15]; predicted above 5: inconclusive
+- ratio of seconds: 1.0 [0.9, 1.1]; predicted between 0.8 and 1.25: held
+
+**Seeds 4, 5, 6: held.**
+
+- gain, in points: 10 [6, 14]: held
+- ratio of seconds: 1.1 [1.0, 1.2]: held
+
+**The paper.** Somebody.
+"""
+
+
+def test_both_sets_of_seeds_together(tool: ModuleType) -> None:
+    text = tool.with_both_sets(BOTH, 3)
+    assert "**Both sets together (computed afterwards from these rounded intervals, not registered): held.**" in text
+    assert re.search(r"^- gain, in points: 10 \[7, 11\]: held$", text, re.MULTILINE), text
+    assert tool.with_both_sets(text, 3) == text, "once is enough"
+    agreeing = BOTH.replace("inconclusive", "held")
+    assert tool.with_both_sets(agreeing, 3) == agreeing
+    unknown = BOTH.replace("10 [6, 14]", "100 [77, 100]")  # rounded to its limit
+    assert tool.with_both_sets(unknown, 3) == unknown

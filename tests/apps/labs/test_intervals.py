@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.apps.labs.intervals import bounded, factor, mean_points, nonnegative, percent, percent_curve, points
+from weft.apps.labs.intervals import (
+    bounded,
+    factor,
+    factors_together,
+    mean_points,
+    nonnegative,
+    percent,
+    percent_curve,
+    points,
+    together,
+)
 from weft.evaluation.statistics import Estimate, t_interval
 
 PERCENTAGES = st.lists(st.floats(0, 100), min_size=2, max_size=6)
@@ -63,3 +74,22 @@ def test_nonnegative_numbers() -> None:
     estimate = nonnegative([1.0, 2.0, 30.0])
     assert estimate.mean == pytest.approx(11) and 0 < estimate.low < 11 < estimate.high
     assert nonnegative([0.0, 0.0]) == Estimate(0.0, 0.0, 0.0) and nonnegative([4.0]).low == -math.inf
+
+
+def test_two_sets_of_seeds_together_are_all_of_them() -> None:
+    first, second = [60.0, 71.0, 83.0], [55.0, 90.0, 64.0]
+    shares = together(percent(first), percent(second), 3, (0.0, 100.0))
+    assert astuple(shares) == pytest.approx(astuple(percent([*first, *second])))
+    plain = together(t_interval(first), t_interval(second), 3)
+    assert astuple(plain) == pytest.approx(astuple(t_interval([*first, *second])))
+    ratios = factors_together(factor(first), factor(second), 3)
+    assert astuple(ratios) == pytest.approx(astuple(factor([*first, *second])))
+
+
+def test_sets_without_spread() -> None:
+    assert astuple(together(percent([100.0] * 3), percent([100.0] * 3), 3, (0.0, 100.0))) == (100, 100, 100)
+
+
+def test_a_rounded_mean_at_its_limit_has_no_width() -> None:
+    with pytest.raises(ValueError, match=r"^100\.0: at its limit"):
+        together(Estimate(100.0, 77.0, 100.0), percent([99.0, 98.0, 97.0]), 3, (0.0, 100.0))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from weft.evaluation.statistics import Estimate, difference, t_interval
+from weft.evaluation.statistics import Estimate, difference, t_interval, t_quantile
 
 
 def bounded(estimate: Estimate, low: float, high: float) -> Estimate:
@@ -70,6 +70,44 @@ def factor(values: Sequence[float]) -> Estimate:
     """The geometric mean of positive numbers."""
     logs = t_interval([math.log(value) for value in values])
     return Estimate(math.exp(logs.mean), math.exp(logs.low), _exp(logs.high))
+
+
+def together(first: Estimate, second: Estimate, count: int, limits: tuple[float, float] | None = None) -> Estimate:
+    """The interval of two sets of ``count`` seeds each, from those of the sets.
+
+        Σ(x − m)² = (n − 1)(s₁² + s₂²) + n (m₁ − m)² + n (m₂ − m)²      m: the mean of both; n = ``count``
+
+    ``limits``: of a quantity whose intervals are `bounded` by them. Factors: see `factors_together`.
+    """
+    mean = (first.mean + second.mean) / 2
+    squares = 0.0
+    for estimate in (first, second):
+        deviation = _half_width(estimate, limits) / t_quantile(count - 1) * math.sqrt(count)
+        squares += (count - 1) * deviation**2 + count * (estimate.mean - mean) ** 2
+    total = 2 * count
+    half = t_quantile(total - 1) * math.sqrt(squares / (total - 1) / total)
+    interval = Estimate(mean, mean - half, mean + half)
+    return interval if limits is None else bounded(interval, *limits)
+
+
+def factors_together(first: Estimate, second: Estimate, count: int) -> Estimate:
+    """The interval of two sets of factors: that of their logarithms."""
+    logs = [Estimate(math.log(part.mean), math.log(part.low), math.log(part.high)) for part in (first, second)]
+    both = together(logs[0], logs[1], count)
+    return Estimate(math.exp(both.mean), math.exp(both.low), _exp(both.high))
+
+
+def _half_width(estimate: Estimate, limits: tuple[float, float] | None) -> float:
+    """Half of the t interval from which `bounded` has made this one."""
+    if limits is None or estimate.is_exact:
+        return (estimate.high - estimate.low) / 2
+    low, high = limits
+    share, *ends = ((value - low) / (high - low) for value in (estimate.mean, estimate.low, estimate.high))
+    end = ends[0] if share > 0.5 else ends[1]  # the one that rounding cannot have moved to a limit
+    if not 0 < share < 1:
+        raise ValueError(f"{estimate.mean}: at its limit, so the width of its interval is not known")
+    reach = abs(math.log(end / (1 - end)) - math.log(share / (1 - share)))
+    return reach * share * (1 - share) * (high - low)
 
 
 def _exp(value: float) -> float:
