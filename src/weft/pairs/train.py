@@ -112,8 +112,8 @@ def train(
     beside the run folder. ``out``: the run folder, by default runs/NAME.
     ``minutes``: a time limit. Steps, warmup and the interval of validations are fitted to it by the measured speed, and
     the recipe in the run folder has the new numbers. They are fitted again, with a `Revised` event, if the machine
-    becomes slower; ``Finished.reason`` is "time" if that was not enough. With pairs, networks of different kinds race
-    first, and the winner has the rest of the time (`weft.pairs.race`).
+    becomes slower or faster; ``Finished.reason`` is "time" if that was not enough. With pairs, networks of different
+    kinds race first, and the winner has the rest of the time (`weft.pairs.race`).
 
     For pairs: ``columns``, those of the source and the target, by name or number; ``like``, a recipe whose settings are
     used with them. For pairs or the name of a recipe: ``changes``, such as "training.steps=500"; ``start``, a run whose

@@ -101,14 +101,15 @@ class Glossary:
         from weft.data.reading.lines import read_lines
         from weft.data.reading.text_files import display_name
 
-        def rows() -> Iterable[tuple[int, str, str]]:
-            for number, line in enumerate(read_lines(path), start=1):
-                source, _, others = line.partition("\t")
-                is_header = number == 1 and source.strip().casefold() in HEADERS and bool(others)
-                if line.strip() and not is_header:
-                    yield number, source, others.partition("\t")[0]
+        return cls(_rows(read_lines(path)), display_name(path))
 
-        return cls(rows(), display_name(path))
+    @classmethod
+    def parse(cls, text: str) -> Glossary:
+        """The glossary of the lines of a text, which may be a stranger's: without regular expressions."""
+        glossary = cls(_rows(text.splitlines()))
+        if glossary._expressions:
+            raise DataError(f"glossary: /{glossary._expressions[0].pattern}/: regular expressions are for files alone")
+        return glossary
 
     @classmethod
     def of(cls, value: Glossary | Mapping[str, str] | Path | str) -> Glossary:
@@ -185,6 +186,15 @@ class Glossary:
             else:
                 start += 1
         return terms
+
+
+def _rows(lines: Iterable[str]) -> Iterable[tuple[int, str, str]]:
+    """Line number, source term and target term of the lines of a glossary."""
+    for number, line in enumerate(lines, start=1):
+        source, _, others = line.partition("\t")
+        is_header = number == 1 and source.strip().casefold() in HEADERS and bool(others)
+        if line.strip() and not is_header:
+            yield number, source, others.partition("\t")[0]
 
 
 def _variants(text: str, where: str, side: str) -> tuple[str, ...]:

@@ -87,6 +87,17 @@ class TranslationMemory:
         return cls(read_pairs(path, sources=sources), display_name(path))
 
     @classmethod
+    def parse(cls, text: str) -> TranslationMemory:
+        """The pairs of the lines of a text: source, tab, target."""
+        pairs: list[Pair] = []
+        for number, line in enumerate(text.splitlines(), start=1):
+            source, tab, target = line.partition("\t")
+            if line.strip() and not tab:
+                raise DataError(f"memory:{number}: expected a source, a tab and its translation")
+            pairs.append(Pair(source, target))
+        return cls(pairs)
+
+    @classmethod
     def of(cls, value: MemoryLike) -> TranslationMemory:
         """A memory, the file of one, sources with their targets, or pairs."""
         if isinstance(value, TranslationMemory):

@@ -15,7 +15,7 @@ import pytest
 import weft
 from weft.apps.serve import operations
 from weft.apps.serve.worker import BatchObserver, Worker
-from weft.errors import WeftError
+from weft.errors import SearchError, WeftError
 from weft.models.build import build_model
 from weft.translation.translator import Translator
 
@@ -134,3 +134,16 @@ def test_what_is_copied_is_told_with_the_attention(recurrent_run: Path, monkeypa
     events: list[tuple[str, Any]] = []
     operations.stream(translator, payload, lambda name, data: events.append((name, data)), lambda: False)
     assert events[-1][1]["translation"]["copied"] == copied
+
+
+def test_a_glossary_and_a_memory(recurrent_run: Path) -> None:
+    translator = loaded(recurrent_run)
+    request = {"texts": ["a b c", "d d", "b"], "search": {"max_length": 9}, "n_best": 1}
+    known = {"glossary": "c\td e\n", "memory": "d  d\tfrom before\nb a\tsimilar\n"}
+    first, second, third = map(json.loads, operations.translate(translator, request | known))
+    assert first["terms"] == [["d e"]] and ("d e" in first["text"] or "term-missing" in first["flags"])
+    assert second["text"] == "from before" and second["flags"] == ["from-memory"] and second["memory"][0]["exact"]
+    assert third["memory"] == [{"source": "b a", "target": "similar", "similarity": 0.5, "exact": False}]
+    assert third["text"] == json.loads(operations.translate(translator, request)[2])["text"]
+    with pytest.raises(SearchError, match="glossary: not with a search that is streamed; use /api/translate"):
+        operations.stream(translator, request | known, lambda name, data: None, lambda: False)

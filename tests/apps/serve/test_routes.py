@@ -190,3 +190,17 @@ def test_scores_in_parts(running: Running) -> None:
     assert len(scores) == 140
     for score, expected in zip(scores, alone * 70, strict=True):
         assert score["log_probability"] == pytest.approx(expected["log_probability"], abs=1e-4)
+
+
+def test_a_glossary_and_a_translation_memory(running: Running) -> None:
+    request = {"model": "recurrent", "glossary": "c\td e", "memory": "d  d\tfrom before"}
+    first, second = running.translate(["a b c", "d d"], **request)
+    assert first["terms"] == [["d e"]] and second["text"] == "from before" and second["flags"] == ["from-memory"]
+    for field, value, message in (
+        ("glossary", "\n", "glossary: no terms; expected lines of a source term, a tab and a target term"),
+        ("glossary", "/a+/\tb", "glossary: /a+/: regular expressions are for files alone"),
+        ("glossary", "a\tb||c", "glossary:1: 'b||c': an empty target term"),
+        ("memory", "a b", "memory:1: expected a source, a tab and its translation"),
+        ("memory", "a\t", "memory: no pairs; expected lines of a source, a tab and its translation"),
+    ):
+        assert running.error(422, "/api/translate", text="a", model="recurrent", **{field: value}).startswith(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from weft.apps.serve.models import Models, ServedModel
 from weft.apps.serve.queueing import FIRST_SPEED, Job
 from weft.apps.serve.schemas import ModelRequest, TranslateRequest
 from weft.apps.serve.settings import ServeSettings
+from weft.errors import DataError
 from weft.runtime.processes import to_json
 
 Result = TypeVar("Result")
@@ -68,7 +70,26 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
         "prefix_ids": body.prefix_ids,
         "edits": edits_of(body),
     }
-    return model, payload
+    return model, payload | await asyncio.to_thread(known_of, body, model)
+
+
+def known_of(body: TranslateRequest, model: ServedModel) -> dict[str, str]:
+    """The glossary and the translation memory of a request, if it has them and they can be read."""
+    known = {name: value for name, value in (("glossary", body.glossary), ("memory", body.memory)) if value}
+    if not known:
+        return known
+    from weft.translation.glossary import Glossary
+    from weft.translation.translation_memory import TranslationMemory
+
+    if not model.info["has_source"]:
+        raise ServiceError(422, f"{next(iter(known))}: {model.name} continues prompts, which have no translations")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a glossary that contradicts itself
+            _ = [(Glossary if name == "glossary" else TranslationMemory).parse(text) for name, text in known.items()]
+    except DataError as error:
+        raise ServiceError(422, str(error)) from None
+    return known
 
 
 def search_of(model: ServedModel, body: ModelRequest, settings: ServeSettings) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from weft.apps.serve.doubts import add_doubts
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from weft.search.loop import StepObserver
+    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
+    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 Payload = dict[str, Any]
@@ -74,7 +79,38 @@ def search(translator: Translator, payload: Payload, *, observer: StepObserver |
         observer=observer,
         length_limits=translator.length_limits,
     )
+    return _search_with_known(translator, request, payload)
+
+
+def _search_with_known(translator: Translator, request: TranslationRequest, payload: Payload) -> list[Translation]:
+    """The outputs of a request, with the terms of a glossary and from a translation memory, if it has them."""
+    if payload.get("glossary"):
+        from weft.translation.glossary import require_terms
+
+        request = require_terms(translator, replace(request, return_trace=False), read_glossary(payload["glossary"]))
+    if payload.get("memory"):
+        from weft.translation.translation_memory import search_with_memory
+
+        return search_with_memory(translator.search, request, read_memory(payload["memory"]))
     return translator.search(request)
+
+
+@lru_cache(maxsize=8)
+def read_glossary(text: str) -> Glossary:
+    """The glossary of a request, which several requests may have."""
+    from weft.translation.glossary import Glossary
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Glossary.parse(text)
+
+
+@lru_cache(maxsize=8)
+def read_memory(text: str) -> TranslationMemory:
+    """The translation memory of a request, which several requests may have."""
+    from weft.translation.translation_memory import TranslationMemory
+
+    return TranslationMemory.parse(text)
 
 
 def with_steps(translator: Translator) -> Translator:
@@ -87,8 +123,6 @@ def with_steps(translator: Translator) -> Translator:
 
 
 def _continuation(continuations: Sequence[Translation], prompt: str) -> Translation:
-    from dataclasses import replace
-
     best, *others = continuations
     return replace(best, source=prompt, alternatives=tuple(others))
 
@@ -114,6 +148,8 @@ def stream(
     translator: Translator, payload: Payload, send: Callable[[str, Any], None], abandoned: Callable[[], bool]
 ) -> None:
     """Send what the search for one text does: start, step by step, done."""
+    for name in (name for name in ("glossary", "memory") if payload.get(name)):
+        raise SearchError(f"{name}: not with a search that is streamed; use /api/translate")
     settings = translator.search_settings(payload["search"])
     translator = with_steps(translator).in_languages(payload["search"])[0]
     [source] = payload["texts"]

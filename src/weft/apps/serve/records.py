@@ -53,6 +53,8 @@ def translation_record(translation: Translation, label: Label | None = None) -> 
         "proven": translation.proven,
         "confidence": number(translation.confidence),
         "flags": list(translation.flags),
+        "terms": [list(variants) for variants in translation.terms],
+        "memory": [match._asdict() for match in translation.memory],
         "length": len(translation.tokens) + (translation.ended == "end"),
         "coverage": coverage(translation),
         "copied": None,

@@ -63,6 +63,12 @@ class TranslateRequest(ModelRequest):
     )
     prefix: str = Field("", description="what every output begins with")
     prefix_ids: list[TokenId] = Field([], max_length=10_000, description="the same as token ids")
+    glossary: str = Field(
+        "", max_length=100_000, description="terms to use: lines of a source term, a tab and a target term"
+    )
+    memory: str = Field(
+        "", max_length=1_000_000, description="pairs translated before: lines of a source, a tab and its translation"
+    )
 
     @property
     def texts(self) -> list[str]:

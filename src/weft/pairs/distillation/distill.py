@@ -26,7 +26,7 @@ from weft.pairs.distillation.method import Method
 from weft.pairs.distillation.students import Student, make_student
 from weft.pairs.distillation.teachers import Teachers
 from weft.pairs.source import GivenPairs, as_source
-from weft.pairs.time_limit.budget import TimeLimit
+from weft.pairs.time_limit.budget import MAX_LENGTHENING, TimeLimit
 from weft.pairs.time_limit.fitting import fit_run
 from weft.pairs.time_limit.revision import train_revised
 from weft.pairs.train import PlannedRun, annotated, evaluated
@@ -248,7 +248,8 @@ def _train(request: DistillationRequest, student: Student, run: PlannedRun, *, m
         tokenizers=None if student.has_own_tokenizer else request.teachers.tokenizers(),
     )
     comments = [] if resume else [f"distilled from: {request.teachers}", f"method: {request.method.describe()}"]
-    events = annotated(train_revised(recipe, folder, options), RunFolder(folder), comments)
+    lengthening = MAX_LENGTHENING if request.use_up_time else 1.0
+    events = annotated(train_revised(recipe, folder, options, lengthening), RunFolder(folder), comments)
     record = folder.with_name(f"{folder.name}.distillation") / RECORD
     for event in evaluated(events, run):
         if isinstance(event, Started):

@@ -24,6 +24,7 @@ export default class TextView {
   constructor(context) {
     this.context = context;
     const [text, model, file] = [uniqueId('text'), uniqueId('model'), uniqueId('file')];
+    const [glossary, memory] = [uniqueId('glossary'), uniqueId('memory')];
     this.select = h('select', { id: model, on: { change: () => this.pick(this.select.value) } });
     this.swap = h('button', { type: 'button', on: { click: () => this.exchange() } }, '⇄ Swap');
     this.textarea = h('textarea', {
@@ -43,6 +44,8 @@ export default class TextView {
       accept: ACCEPTED,
       on: { change: () => this.read() },
     });
+    this.glossary = h('textarea', { id: glossary, rows: 3, autocomplete: 'off', spellcheck: 'false' });
+    this.memory = h('textarea', { id: memory, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
     this.button = h('button', { type: 'submit', class: 'primary' }, 'Translate');
     this.copy = h('button', { type: 'button', disabled: true, on: { click: () => this.copyOutput() } }, 'Copy');
@@ -71,6 +74,15 @@ export default class TextView {
         this.sourceLabel,
         this.textarea,
         h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a file'), this.file),
+        h(
+          'details',
+          {},
+          h('summary', {}, 'Glossary and translation memory'),
+          h('label', { for: glossary }, 'Terms to use: on each line a source term, a tab (or =) and a target term'),
+          this.glossary,
+          h('label', { for: memory }, 'Translated before: on each line a source, a tab (or =) and its translation'),
+          this.memory,
+        ),
       ),
       h('div', { class: 'side' }, this.targetLabel, this.output, h('p', { class: 'buttons' }, this.copy, this.save, this.inside)),
     );
@@ -185,6 +197,13 @@ export default class TextView {
     this.inside.setAttribute('href', address.format({ view: 'translate', values: { model: this.model.name, text: first.line.trim() } }));
   }
 
+  /** The glossary and the memory, if there are any: lines of two columns, as typed with = or pasted with tabs. */
+  known() {
+    const fields = { glossary: this.glossary, memory: this.memory };
+    const texts = Object.entries(fields).map(([name, { value }]) => [name, value.trim() && columnsOf(value)]);
+    return Object.fromEntries(texts.filter(([, value]) => value));
+  }
+
   /** Lines of several sentences are split by the service, if the model translates sentences. */
   formatOf(line) {
     const { has_source: hasSource = true, source_columns: columns = 1 } = this.model;
@@ -193,7 +212,7 @@ export default class TextView {
 
   /** What is asked of the service for lines of one format; attention, if it is not too much, says which words are doubtful. */
   request(lines) {
-    const body = { model: this.model.name, text: lines };
+    const body = { model: this.model.name, text: lines, ...this.known() };
     if (this.formatOf(lines[0]) === 'text') return { ...body, format: 'text' };
     if (lines.some((line) => line.length > LONG_LINE)) return body;
     const { kind, size } = this.model.search;
@@ -239,15 +258,30 @@ export default class TextView {
 function problemsOf(line, number, lines) {
   const where = lines > 1 ? `Line ${number}: ` : '';
   const unknown = (line.source_tokens ?? []).filter((token) => token === UNKNOWN).length;
-  const flags = (line.flags ?? []).filter((flag) => flag !== 'cut' && !(flag === 'unknown-tokens' && unknown));
+  const flags = (line.flags ?? []).filter((flag) => flag !== 'cut' && flag !== 'from-memory' && !(flag === 'unknown-tokens' && unknown));
   return [
     ...(unknown ? [`${where}${plural(unknown, 'word')} unknown to the model, which can only guess.`] : []),
     ...(line.ended === 'length' || line.flags?.includes('cut')
       ? [`${where}the translation reached the length limit and may be cut off.`]
       : []),
+    ...(line.memory ?? []).slice(0, 1).map((match) => `${where}${shownMatch(match)}`),
     ...doubtsOf({ ...line, flags, words: [] }).map((doubt) => `${where}${doubt}.`),
     ...(line.text.trim() ? [] : [`${where}the model has nothing to say.`]),
   ];
+}
+
+/** A pair of the translation memory that is equal or similar. */
+function shownMatch({ source, target, similarity, exact }) {
+  if (exact) return 'taken from the translation memory.';
+  return `similar in the memory (${Math.round(100 * similarity)} %): ${shorten(source, 80)} → ${shorten(target, 80)}`;
+}
+
+/** Lines with a tab between their columns, where = may have been typed for it. */
+function columnsOf(text) {
+  return text
+    .split(/\r\n|\r|\n/)
+    .map((line) => (line.includes('\t') ? line : line.replace(/\s*=\s*/, '\t')))
+    .join('\n');
 }
 
 /** A language by its name, where the browser knows the code. */
