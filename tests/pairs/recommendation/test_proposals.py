@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from fixtures import kinds_of_pairs as kinds
+from weft.interop.portability import export_lines
 from weft.pairs.race.probe import STRUCTURE, probe_recipe
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.proposals import kind_of, pins_the_model, propose
@@ -53,6 +54,7 @@ def test_they_differ_in_kind(tmp_path: Path, pairs: list[tuple[str, str]], names
         assert recipe.training.metric == first.training.metric and recipe.training.device == "cpu"
         assert kind_of(recipe.model.model_dump()) == (candidate.name if "smoothed" not in candidate.name else names[0])
         assert candidate.summary and any(line.startswith("pairs: ") for line in candidate.lines)
+        assert set(export_lines(recipe)) <= set(candidate.lines), "its own formats"
     assert len({candidate.recipe.model_dump_json() for candidate in candidates}) == 3
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from weft.errors import RecipeError
+from weft.interop.portability import export_lines
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
@@ -193,7 +194,8 @@ def _candidate(
     topics = {choice.topic for choice in choices}
     dropped = {"model", "attention", "dropout", "copying", "embeddings"} if "model" in changed else set()
     kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | dropped]
-    lines = (*kept, *(choice.line() for choice in choices), *(f"warning: {text}" for text in recommendation.warnings))
+    chosen = [*kept, *(choice.line() for choice in choices)]
+    lines = (*chosen, *export_lines(recipe), *(f"warning: {text}" for text in recommendation.warnings))
     summary = ", ".join(choice.value for choice in choices if choice.topic in ("model", "attention"))
     if not summary:
         summary = ", ".join(f"{choice.topic} {choice.value}" for choice in choices)
