@@ -84,8 +84,14 @@ def long_commands(count: int) -> kinds.Rows:
 
 def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
     candidates = propose(recommended(tmp_path, long_commands(2_000)), [], "cpu")
-    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent"]
-    assert candidates[0].recipe.model.decoder.positions == "rotary"  # type: ignore[union-attr]
+    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent", "relative"]
+    first, _, relative = (candidate.recipe for candidate in candidates)
+    assert first.model.decoder.positions == "rotary"  # type: ignore[union-attr]
+    settings = relative.model.model_dump()
+    assert {settings[side].pop("positions") for side in ("encoder", "decoder")} == {"relative"}
+    assert settings == first.model.model_dump(exclude={"encoder": {"positions"}, "decoder": {"positions"}})
+    assert relative.training == first.training and candidates[2].summary.endswith(", relative positions")
+    assert [line for line in candidates[2].lines if line.startswith("dropout: ")]
     for candidate in candidates:
         assert candidate.by_structure and not candidate.recipe.data.holdout.structure
         assert probe_recipe(candidate).data.holdout.structure == STRUCTURE
