@@ -1,5 +1,6 @@
 import struct
 import sys
+import tracemalloc
 import warnings
 import zlib
 from io import BytesIO
@@ -12,7 +13,7 @@ from PIL import Image
 
 from weft.data.arrays import pictures
 from weft.data.arrays.limits import ArrayLimits
-from weft.data.arrays.pictures import format_of, read_picture, with_channels
+from weft.data.arrays.pictures import format_of, read_picture, scaled_width, with_channels, with_height
 from weft.errors import DataError
 
 GRAY = np.arange(5 * 7, dtype=np.uint8).reshape(5, 7) * 7
@@ -208,3 +209,32 @@ def test_channels():
     assert gray.tolist() == [[[255], [76], [150], [29]]]
     assert with_channels(gray, 3).tolist() == [[[255] * 3, [76] * 3, [150] * 3, [29] * 3]]
     assert with_channels(gray, 1) is gray
+
+
+def test_scaling_a_very_wide_picture_takes_memory_by_its_pixels():
+    wide = np.zeros((8, 40_000, 1), np.uint8)
+    wide[:, 30_000:] = 200
+    tracemalloc.start()
+    scaled = with_height(wide, 4)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert scaled.shape == (4, 20_000, 1) and not scaled[:, :14_990].any() and (scaled[:, 15_010:] == 200).all()
+    assert most < 60 * wide.size  # a weight for each pair of an old and a new column: 6.4 GB
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 15), st.sampled_from([1, 3]))
+def test_scaling(height, width, new_height, channels):
+    def mean(values, position, scale):
+        """The values around a new one, weighted by triangles."""
+        reach, center = max(scale, 1.0), (position + 0.5) * scale - 0.5
+        shares = [max(0.0, 1 - abs(index - center) / reach) for index in range(len(values))]
+        return sum(share * value for share, value in zip(shares, values, strict=True)) / sum(shares)
+
+    picture = np.random.default_rng(height * width).integers(0, 256, (height, width, channels)).astype(np.uint8)
+    if height == new_height:
+        return
+    scaled = with_height(picture, new_height)
+    assert scaled.shape == (new_height, scaled_width(picture, new_height), channels) and scaled.dtype == np.uint8
+    row, column, channel = new_height // 2, scaled.shape[1] // 3, channels - 1
+    columns = [mean(picture[:, old, channel].tolist(), row, height / new_height) for old in range(width)]
+    assert abs(scaled[row, column, channel] - mean(columns, column, width / scaled.shape[1])) < 0.51
