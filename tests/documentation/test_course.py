@@ -189,6 +189,38 @@ def test_every_lab_belongs_to_a_chapter() -> None:
     assert named == set(LABS) and all(f"`{lab}`" in listed for lab in named)
 
 
+OPERATORS = set(
+    """log exp ln sin cos tanh max min argmax frac sqrt sum prod binom partial left right infty cdot cdots dots times
+    odot top mid in le ge ne pm cap cup supseteq approx leftarrow Longrightarrow neg quad qquad lvert rvert lVert rVert
+    mathrm text texttt begin end cases bmatrix""".split()
+)
+
+
+def symbols(page: str) -> set[str]:
+    """The letters of the equations, with their accents; names of functions and words are left out."""
+    prose = re.sub(r"^```(?:python|sh|text|console)\n.*?^```", "", page, flags=re.M | re.S)
+    equations = re.findall(r"^```math\n(.*?)^```|\$([^$\n]+)\$", prose, flags=re.M | re.S)
+    plain = re.sub(r"\\(?:mathrm|text(?:tt)?|operatorname)\{[^{}]*\}", " ", " ".join(a or b for a, b in equations))
+    pattern = r"\\(?:bar|tilde|hat|mathcal|overrightarrow|overleftarrow)\{\w\}|\\[A-Za-z]+|[A-Za-z]+"
+    found = {symbol for symbol in re.findall(pattern, plain) if symbol.lstrip("\\") not in OPERATORS}
+    return {symbol for symbol in found if not set(symbol) <= set("ijt")}  # indices, one after another
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_symbol_is_in_the_table(name: str) -> None:
+    assert symbols(text_of(name)) - symbols(text_of("symbols")) <= SLIPS.get(name, set())
+
+
+SLIPS = {"12-self-attention": {"D", "m"}}
+"""Letters of a slide that a chapter corrects."""
+
+
+def test_no_symbol_has_two_rows() -> None:
+    rows = [row.split(" | ")[0] for row in re.findall(r"^\| (\$.*)$", text_of("symbols"), flags=re.M)]
+    keys = [key for row in rows for key in re.findall(r"\$([^$]+)\$", row)]
+    assert len(keys) == len(set(keys)) > 60
+
+
 def test_equations_become_mathml(course: ModuleType) -> None:
     """Those on lines of their own and those within lines; none has a command that the converter does not know."""
     for name in [*NAMES, "index", "symbols"]:
