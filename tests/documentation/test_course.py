@@ -192,9 +192,9 @@ def test_every_lab_belongs_to_a_chapter() -> None:
 OPERATORS = set(
     re.findall(
         r"\w+",
-        """log exp ln sin cos tanh max min argmax frac sqrt sum prod binom partial left right infty cdot cdots dots times
-    odot top mid in le ge ne pm cap cup supseteq approx leftarrow Longrightarrow neg quad qquad lvert rvert lVert rVert
-    mathrm text texttt begin end cases bmatrix""",
+        """log exp ln sin cos tanh max min argmax frac sqrt sum prod binom partial left right infty cdot cdots dots
+    times odot top mid in le ge ne pm cap cup supseteq approx leftarrow Longrightarrow neg quad qquad lvert rvert lVert
+    rVert mathrm text texttt begin end cases bmatrix""",
     )
 )
 
