@@ -27,6 +27,7 @@ export class SentenceComparison {
         { class: 'two' },
         this.columns.map(({ element }) => element),
       ),
+      this.columns.map(({ treePanel }) => treePanel), // below each other: a tree needs the width
     );
   }
 
@@ -88,7 +89,6 @@ class Column {
       { class: 'view' },
       panel(`${name}: output`, {}, this.output),
       this.map.element,
-      this.treePanel,
     );
   }
 

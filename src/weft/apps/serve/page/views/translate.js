@@ -76,8 +76,9 @@ export default class TranslateView {
     this.results = h(
       'div',
       { class: 'results', hidden: true },
-      parts.map(({ element }) => element),
+      parts.filter((part) => part !== this.map && part !== this.finished).map(({ element }) => element),
     );
+    this.nextWord.element.after(h('div', { class: 'stack' }, this.map.element, this.finished.element));
     this.invitation = h(
       'p',
       { class: 'invitation' },
