@@ -271,8 +271,17 @@ def test_a_walk_follows_the_search(visitor):
     page.wait_for_selector(".stages .panel")
     assert page.locator(".way [aria-pressed=true]").inner_text() == chosen
     assert [title.split(" ", 1)[1] for title in page.locator(".stages h2").all_inner_texts()] == [
-        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax")
+        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax"),
+        "Nearest training examples",
     ]
+    rows = page.locator(".neighbors tbody tr")
+    assert rows.count() == 6 and SENTENCE in rows.first.inner_text()
+    assert rows.first.locator("mark").inner_text() == chosen
+    cosines = [float(text.replace("−", "-")) for text in page.locator(".neighbors td.number").all_inner_texts()]
+    assert cosines == sorted(cosines, reverse=True) and cosines[0] > 0.99
+    visitor.open(f"#walk?model=transformer&text={SENTENCE}")
+    page.wait_for_selector("h2:text('The stream')")
+    assert page.locator(".neighbors").count() == 0  # this run keeps none
 
 
 FILES = {

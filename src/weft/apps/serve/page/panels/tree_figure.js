@@ -13,8 +13,8 @@ const [SMALLEST, LARGEST, SCROLLED] = [0.6, 2, 0.85];
 const STEP = 1.25;
 /** How much larger than a part of it a place has to be for more detail. */
 const ROOM = 1.15;
-/** The part of the window's height that a tree may take. */
-const HEIGHT = 0.55;
+/** The part of the window's height that a tree may take, also in present mode. */
+const [HEIGHT, HEIGHT_PRESENTED] = [0.55, 0.68];
 
 export class TreeFigure {
   /** @param {string} label of the part that scrolls */
@@ -61,7 +61,7 @@ export class TreeFigure {
   /** As much detail as there is room for; of a tree that is too wide in any case, as the height has room for. */
   detail(run, options) {
     const sizes = DETAILS.map((detail) => measured(run, { ...options, detail }).size);
-    const [width, height] = [(this.element.clientWidth || innerWidth) / ROOM, (HEIGHT * innerHeight) / ROOM];
+    const [width, height] = [(this.element.clientWidth || innerWidth) / ROOM, mostHeight() / ROOM];
     const fits = sizes.findIndex((size) => size[0] <= width && size[1] <= height);
     const isLow = (size, index) => !DETAILS[index].shares && size[1] <= height;
     return DETAILS[fits >= 0 ? fits : sizes.findIndex(isLow)] ?? DETAILS.at(-1);
@@ -76,11 +76,17 @@ export class TreeFigure {
     const { svg } = this;
     if (!svg) return;
     const [width, height] = this.size;
-    const whole = Math.min(this.element.clientWidth / width, (HEIGHT * innerHeight) / height) || 1;
+    const whole = Math.min(this.element.clientWidth / width, mostHeight() / height) || 1;
     const readable = whole < SMALLEST ? SCROLLED : Math.min(whole, LARGEST);
     const factors = { auto: readable, fit: Math.min(whole, LARGEST) };
     this.factor = factors[this.zoom] ?? this.zoom;
     svg.setAttribute('width', Math.floor(width * this.factor));
     svg.setAttribute('height', Math.floor(height * this.factor));
   }
+}
+
+/** Pixels that a tree may be high. */
+function mostHeight() {
+  const isPresented = document.documentElement.classList.contains('presenting');
+  return innerHeight * (isPresented ? HEIGHT_PRESENTED : HEIGHT);
 }
