@@ -44,6 +44,7 @@ class Int8Linear(nn.Module):
         scale_G = weight_GD.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         rounded_GD = (weight_GD / scale_G[:, None]).round().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(rounded_GD, None)
+        self.rounded_GD, self.sums_G = rounded_GD, rounded_GD.sum(1, dtype=torch.int32)
         self.bound = bound
         # r s for bounded inputs; otherwise s / LEVELS, so that only r · LEVELS, the row's maximum, is missing
         self.scale_G = scale_G * ((1.0 if bound is None else bound) / LEVELS)

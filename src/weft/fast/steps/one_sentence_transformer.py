@@ -33,6 +33,7 @@ from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
+from weft.fast.steps.native_transformer import native_steps
 from weft.models.architecture import architecture_of
 from weft.models.interface import StepOutput
 from weft.models.positions import Sinusoidal
@@ -64,7 +65,10 @@ def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_
         steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
         return None if steps is None else StartedModel(steps, model.tokens)
     if isinstance(model, nn.Module) and _is_plain_transformer(model):
-        return sentence_steps(cast("Seq2Seq", model), memory, rows=rows, return_attention=return_attention)
+        seq2seq = cast("Seq2Seq", model)
+        return native_steps(seq2seq, memory, rows=rows, return_attention=return_attention) or sentence_steps(
+            seq2seq, memory, rows=rows, return_attention=return_attention
+        )
     return None
 
 
