@@ -121,12 +121,12 @@ def test_linear_maps(rows: int, shape: tuple[int, int]) -> None:
     linear, inputs_RD = torch.nn.Linear(*reversed(shape)), torch.randn(rows, shape[1])
     with torch.no_grad():
         torch.testing.assert_close(
-            compiled.few_rows_linear(inputs_RD, compiled.Linear.of_module(linear)),
+            compiled.few_rows_linear(inputs_RD, compiled.Linear.of(linear.weight, linear.bias)),
             linear(inputs_RD), rtol=1e-4, atol=1e-5,
         )  # fmt: skip
         for bound in (None, 2.0):
             integers = Int8Linear(linear.weight, linear.bias, bound=bound)
             torch.testing.assert_close(
-                compiled.few_rows_linear(inputs_RD, compiled.Linear.of_module(integers)),
+                compiled.few_rows_linear(inputs_RD, integers.native_map()),
                 integers(inputs_RD), rtol=1e-4, atol=1e-4,
             )  # fmt: skip

@@ -27,7 +27,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from weft.fast.cpu.int8 import HAS_VNNI, LEVELS, Int8Linear
 from weft.files import cache_folder
 
 SOURCES = Path(__file__).parent / "native"
@@ -60,24 +59,6 @@ class Linear(ctypes.Structure):
         outputs, inputs = weight_ED.shape
         return cls(weight=pointer(weight_ED), bias=pointer(bias_E), outputs=outputs, inputs=inputs)
 
-    @classmethod
-    def of_module(cls, linear: nn.Module) -> Linear:
-        """The map of an `nn.Linear` or an `Int8Linear`."""
-        if not isinstance(linear, Int8Linear):
-            assert isinstance(linear, nn.Linear)
-            return cls.of(linear.weight, linear.bias)
-        outputs, inputs = linear.rounded_GD.shape
-        return cls(
-            bytes=pointer(linear.rounded_GD),
-            sums=pointer(linear.sums_G),
-            scale=pointer(linear.scale_G),
-            bias=pointer(linear.bias_G),
-            outputs=outputs,
-            inputs=inputs,
-            bound=linear.bound or 0.0,
-            levels=LEVELS,
-        )
-
 
 class Norm(ctypes.Structure):
     """A norm as native/kernels.h declares it."""
@@ -102,13 +83,6 @@ def pointer(tensor: Tensor | None) -> int | None:
         return None
     assert tensor.is_contiguous()
     return tensor.data_ptr()
-
-
-def is_native_linear(linear: nn.Module | None) -> bool:
-    """Whether `Linear` can describe a module: a matrix and a bias in fp32, or in 8-bit integers, without adapters."""
-    if type(linear) is Int8Linear:
-        return True
-    return type(linear) is nn.Linear and linear.weight.dtype == torch.float32 and linear.weight.is_contiguous()
 
 
 def few_rows_linear(inputs_RD: Tensor, linear: Linear) -> Tensor:
@@ -157,7 +131,7 @@ def _load_or_build() -> None:
 
 @cache
 def library_path() -> Path | None:
-    """The file of the compiled functions in the cache, by source, options and compiler; None: they cannot be compiled."""
+    """The file of the compiled functions in the cache, by source, options and compiler; None: there can be none."""
     folder, compiler = cache_folder(), find_compiler()
     if folder is None or compiler is None or os.name != "posix":
         return None
@@ -176,7 +150,7 @@ def find_compiler() -> str | None:
 def compile_options() -> tuple[str, ...]:
     capability = torch.backends.cpu.get_cpu_capability()
     instructions = INSTRUCTIONS.get(capability, ())
-    if capability == "AVX512" and HAS_VNNI:
+    if capability == "AVX512" and torch.cpu._is_vnni_supported():
         instructions += ("-mavx512vnni",)
     return (*OPTIONS, *instructions)
 
@@ -193,7 +167,7 @@ def _compile(path: Path | None) -> None:
             files = [str(source) for source in sorted(SOURCES.glob("*.c"))]
             command = [compiler, *compile_options(), *files, "-o", str(output), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS)
-            os.replace(output, path)
+            output.replace(path)
     except (OSError, subprocess.SubprocessError):
         return
     _load(path)
@@ -210,7 +184,11 @@ def _load(path: Path) -> None:
         integer, address = ctypes.c_int, ctypes.c_void_p
         loaded.weft_linear.argtypes = (address, address, integer, address, integer)
         loaded.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
-        loaded.weft_linear.restype = loaded.weft_transformer_step.restype = None
+        loaded.weft_transformer_greedy.argtypes = (address, address, address, address)
+        loaded.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
+        loaded.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
+        for function in (loaded.weft_linear, loaded.weft_transformer_step, loaded.weft_log_sum_exp):
+            function.restype = None
     except (OSError, AttributeError):
         return
     _loaded = loaded

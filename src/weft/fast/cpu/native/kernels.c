@@ -28,13 +28,31 @@ static inline Vector load(const float *x) {
     return v;
 }
 
+typedef float Quad __attribute__((vector_size(16)));
+typedef int32_t IntegerQuad __attribute__((vector_size(16)));
+
+static inline Quad quarter(Vector v) {
+#if defined(__AVX512F__)
+    typedef float Half __attribute__((vector_size(32)));
+    Half h = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7)
+        + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(h, h, 0, 1, 2, 3) + __builtin_shufflevector(h, h, 4, 5, 6, 7);
+#elif defined(__AVX__)
+    return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+    return v;
+#endif
+}
+
+/* The sums of the elements of four vectors of four, for floats and integers. */
+#define SUMS(a, b, c, d, type) ({ \
+    type ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7); \
+    type cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7); \
+    __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7); })
+
 static inline float total(Vector v) {
-    float part[FLOATS], sum = 0;
-    memcpy(part, &v, sizeof v);
-    for (int half = FLOATS / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) part[i] += part[i + half];
-    sum = part[0];
-    return sum;
+    Quad q = quarter(v);
+    return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
 /* Threads: workers wait for a ticket, whose number counts the calls of `parallel` and whose chunks any thread takes. A
@@ -175,12 +193,23 @@ static inline __attribute__((always_inline)) void float_block(
             for (int o = 0; o < OUTPUTS; o++) sums[r][o] += row * weights[o];
         }
     }
-    for (int r = 0; r < ROWS; r++)
-        for (int o = 0; o < OUTPUTS; o++) {
-            float sum = total(sums[r][o]);
-            for (int j = i; j < inputs; j++) sum += x[r * stride + j] * w[(long)o * inputs + j];
-            y[(long)r * map->outputs + output + o] = sum + (map->bias ? map->bias[output + o] : 0.0f);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        float *to = y + (long)r * map->outputs + output, part[8];
+#pragma GCC unroll 8
+        for (int o = 0; o < OUTPUTS; o += 4) {
+            Quad none = {0}, four = SUMS(
+                quarter(sums[r][o]), OUTPUTS > o + 1 ? quarter(sums[r][o + 1]) : none,
+                OUTPUTS > o + 2 ? quarter(sums[r][o + 2]) : none, OUTPUTS > o + 3 ? quarter(sums[r][o + 3]) : none,
+                Quad);
+            memcpy(part + o, &four, sizeof four);
         }
+        for (int o = 0; o < OUTPUTS; o++) {
+            float sum = part[o];
+            for (int j = i; j < inputs; j++) sum += x[r * stride + j] * w[(long)o * inputs + j];
+            to[o] = sum + (map->bias ? map->bias[output + o] : 0.0f);
+        }
+    }
 }
 
 static inline __attribute__((always_inline)) void float_rows(
@@ -192,7 +221,7 @@ static inline __attribute__((always_inline)) void float_rows(
 
 static void float_outputs(const Linear *map, const float *x, long stride, int rows, int first, int last, float *y) {
     for (int done = 0; done < rows;) {
-        int left = rows - done, block = left >= 6 && left != 7 ? (left == 8 ? 4 : 6) : left == 7 ? 4 : left;
+        int left = rows - done, block = left > 6 ? (left < 12 ? (left + 1) / 2 : 6) : left;
         const float *from = x + done * stride;
         float *to = y + (long)done * map->outputs;
         switch (block) {
@@ -210,27 +239,51 @@ static void float_outputs(const Linear *map, const float *x, long stride, int ro
 /* Inputs of 8-bit products are integers; one byte each, with 128 added, if the processor multiplies bytes. */
 #ifdef __AVX512VNNI__
 typedef uint8_t Rounded;
-enum { ZERO = 128 };
-static inline int32_t integer_dot(const Rounded *x, const int8_t *w, int size) {
-    __m512i sums = _mm512_setzero_si512(), more = _mm512_setzero_si512();
+enum { ZERO = 128, BYTE_OUTPUTS = 4 };
+
+static inline IntegerQuad integer_quarter(__m512i v) {
+    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    return (IntegerQuad)_mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+static inline __attribute__((always_inline)) void integer_block(
+    const int ROWS, const Rounded *x, const int8_t *w, int inputs, int32_t sums[][BYTE_OUTPUTS]) {
+    __m512i total[6][BYTE_OUTPUTS];
     int i = 0;
-    for (; i + 128 <= size; i += 128) {
-        sums = _mm512_dpbusd_epi32(sums, _mm512_loadu_si512(x + i), _mm512_loadu_si512(w + i));
-        more = _mm512_dpbusd_epi32(more, _mm512_loadu_si512(x + i + 64), _mm512_loadu_si512(w + i + 64));
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 8
+        for (int o = 0; o < BYTE_OUTPUTS; o++) total[r][o] = _mm512_setzero_si512();
+    for (; i < inputs; i += 64) {
+        __mmask64 mask = inputs - i >= 64 ? ~0ULL : (1ULL << (inputs - i)) - 1;
+        __m512i weights[BYTE_OUTPUTS];
+#pragma GCC unroll 8
+        for (int o = 0; o < BYTE_OUTPUTS; o++) weights[o] = _mm512_maskz_loadu_epi8(mask, w + (long)o * inputs + i);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            __m512i row = _mm512_maskz_loadu_epi8(mask, x + (long)r * inputs + i);
+#pragma GCC unroll 8
+            for (int o = 0; o < BYTE_OUTPUTS; o++) total[r][o] = _mm512_dpbusd_epi32(total[r][o], row, weights[o]);
+        }
     }
-    for (; i + 64 <= size; i += 64)
-        sums = _mm512_dpbusd_epi32(sums, _mm512_loadu_si512(x + i), _mm512_loadu_si512(w + i));
-    int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(sums, more));
-    for (; i < size; i++) sum += (int32_t)x[i] * w[i];
-    return sum;
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        IntegerQuad a = integer_quarter(total[r][0]), b = integer_quarter(total[r][1]);
+        IntegerQuad c = integer_quarter(total[r][2]), d = integer_quarter(total[r][3]), four = SUMS(a, b, c, d, IntegerQuad);
+        memcpy(sums[r], &four, sizeof four);
+    }
 }
 #else
 typedef int16_t Rounded;
-enum { ZERO = 0 };
-static inline int32_t integer_dot(const Rounded *x, const int8_t *w, int size) {
-    int32_t sum = 0;
-    for (int i = 0; i < size; i++) sum += (int32_t)x[i] * (int32_t)w[i];
-    return sum;
+enum { ZERO = 0, BYTE_OUTPUTS = 1 };
+
+static inline __attribute__((always_inline)) void integer_block(
+    const int ROWS, const Rounded *x, const int8_t *w, int inputs, int32_t sums[][BYTE_OUTPUTS]) {
+    for (int r = 0; r < ROWS; r++) {
+        int32_t sum = 0;
+        for (int i = 0; i < inputs; i++) sum += (int32_t)x[(long)r * inputs + i] * (int32_t)w[i];
+        sums[r][0] = sum;
+    }
 }
 #endif
 
@@ -258,17 +311,46 @@ static void round_row(const Linear *map, const float *x, Rounded *rounded, float
     *maximum = largest;
 }
 
+static inline __attribute__((always_inline)) void integer_rows(
+    const int ROWS, const Linear *map, const Rounded *x, const float *maxima, int first, int last, float *y) {
+    const int inputs = map->inputs;
+    for (int output = first; output < last; output += BYTE_OUTPUTS) {
+        int32_t sums[6][BYTE_OUTPUTS];
+        int from = output + BYTE_OUTPUTS <= map->outputs ? output : map->outputs - BYTE_OUTPUTS;
+        if (from < 0) { /* fewer outputs than a block */
+            for (int o = output; o < last; o++)
+                for (int r = 0; r < ROWS; r++) {
+                    int32_t sum = 0;
+                    for (int i = 0; i < inputs; i++)
+                        sum += ((int32_t)x[(long)r * inputs + i] - ZERO) * map->bytes[(long)o * inputs + i];
+                    y[(long)r * map->outputs + o] = (float)sum * map->scale[o] * maxima[r] + (map->bias ? map->bias[o] : 0.0f);
+                }
+            return;
+        }
+        integer_block(ROWS, x, map->bytes + (long)from * inputs, inputs, sums);
+        for (int r = 0; r < ROWS; r++)
+            for (int o = 0; o < BYTE_OUTPUTS; o++) {
+                float sum = (float)(sums[r][o] - ZERO * map->sums[from + o]) * map->scale[from + o];
+                y[(long)r * map->outputs + from + o] = sum * maxima[r] + (map->bias ? map->bias[from + o] : 0.0f);
+            }
+    }
+}
+
 static void integer_outputs(
     const Linear *map, const Rounded *x, const float *maxima, int rows, int first, int last, float *y) {
-    const int inputs = map->inputs;
-    for (int output = first; output < last; output++) {
-        const int8_t *w = map->bytes + (long)output * inputs;
-        int32_t zero = ZERO * map->sums[output];
-        float scale = map->scale[output], bias = map->bias ? map->bias[output] : 0.0f;
-        for (int r = 0; r < rows; r++) {
-            int32_t sum = integer_dot(x + (long)r * inputs, w, inputs) - zero;
-            y[(long)r * map->outputs + output] = (float)sum * scale * maxima[r] + bias;
+    for (int done = 0; done < rows;) {
+        int left = rows - done, block = left > 6 ? (left < 12 ? (left + 1) / 2 : 6) : left;
+        const Rounded *from = x + (long)done * map->inputs;
+        float *to = y + (long)done * map->outputs;
+        switch (block) {
+        case 1: integer_rows(1, map, from, maxima + done, first, last, to); break;
+        case 2: integer_rows(2, map, from, maxima + done, first, last, to); break;
+        case 3: integer_rows(3, map, from, maxima + done, first, last, to); break;
+        case 4: integer_rows(4, map, from, maxima + done, first, last, to); break;
+        case 5: integer_rows(5, map, from, maxima + done, first, last, to); break;
+        default: integer_rows(6, map, from, maxima + done, first, last, to); break;
         }
+        done += block;
     }
 }
 
@@ -338,6 +420,82 @@ void softmax(float *x, int size) {
     for (int i = 0; i < size; i++) x[i] = exponential(x[i] - largest);
     for (int i = 0; i < size; i++) sum += x[i];
     for (int i = 0; i < size; i++) x[i] /= sum;
+}
+
+/* The largest of the values, and log of the sum of their exponentials. */
+static float largest_of(const float *x, int size) {
+    float part[16], largest;
+    int i = 0;
+    for (int j = 0; j < 16; j++) part[j] = -INFINITY;
+    for (; i + 16 <= size; i += 16)
+        for (int j = 0; j < 16; j++) part[j] = x[i + j] > part[j] ? x[i + j] : part[j];
+    largest = part[0];
+    for (int j = 1; j < 16; j++) largest = part[j] > largest ? part[j] : largest;
+    for (; i < size; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
+}
+
+float log_sum_exp(const float *x, int size, float largest) {
+    float part[16] = {0}, sum = 0.0f;
+    int i = 0;
+    if (isinf(largest)) return largest;
+    for (; i + 16 <= size; i += 16)
+        for (int j = 0; j < 16; j++) part[j] += exponential(x[i + j] - largest);
+    for (; i < size; i++) sum += exponential(x[i] - largest);
+    for (int j = 0; j < 16; j++) sum += part[j];
+    return largest + logf(sum);
+}
+
+int first_largest(const float *x, int size, float *largest) {
+    int i = 0;
+    *largest = largest_of(x, size);
+    while (i < size - 1 && x[i] != *largest) i++;
+    return i;
+}
+
+typedef struct {
+    const float *x;
+    float *sums;
+    int size;
+} SumWork;
+
+static void log_sum_exp_row(void *data, int row) {
+    SumWork *work = data;
+    const float *x = work->x + (long)row * work->size;
+    work->sums[row] = log_sum_exp(x, work->size, largest_of(x, work->size));
+}
+
+void weft_log_sum_exp(const float *x, int rows, int size, float *sums, int threads) {
+    SumWork work = {x, sums, size};
+    parallel(log_sum_exp_row, &work, rows, threads);
+}
+
+/* The k largest of totals[r] + x[r][v], largest first; returns how many there are. */
+int weft_top_k(
+    const float *x, const float *totals, int rows, int size, int k, float *best, int64_t *parents, int64_t *tokens) {
+    enum { BLOCK = 64 };
+    int count = 0;
+    for (int r = 0; r < rows; r++) {
+        const float *row = x + (long)r * size;
+        for (int start = 0; start < size; start += BLOCK) {
+            int end = start + BLOCK < size ? start + BLOCK : size;
+            if (count == k && !(totals[r] + largest_of(row + start, end - start) > best[k - 1])) continue;
+            for (int v = start; v < end; v++) {
+                float value = totals[r] + row[v];
+                if (count == k && !(value > best[k - 1])) continue;
+                int place = count < k ? count++ : k - 1;
+                for (; place && value > best[place - 1]; place--) {
+                    best[place] = best[place - 1];
+                    parents[place] = parents[place - 1];
+                    tokens[place] = tokens[place - 1];
+                }
+                best[place] = value;
+                parents[place] = r;
+                tokens[place] = v;
+            }
+        }
+    }
+    return count;
 }
 
 float dot(const float *x, const float *y, int size) {

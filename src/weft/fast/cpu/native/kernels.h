@@ -34,6 +34,8 @@ void linear(const Linear *map, const float *x, long stride, int rows, float *y, 
 
 void normalize(const Norm *norm, const float *x, int rows, int width, float *y);
 void softmax(float *x, int size);
+float log_sum_exp(const float *x, int size, float largest);
+int first_largest(const float *x, int size, float *largest);
 float dot(const float *x, const float *y, int size);
 void add_scaled(float *y, float factor, const float *x, int size);
 

@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
     Layer *layers;
     const float *mask; /* (source tokens) */
-    const float *turn; /* (head width / 2) pairs cos, sin of the position; NULL: positions are not rotary */
+    const float *turns; /* (positions, head width / 2) pairs cos, sin; NULL: positions are not rotary */
     Norm final_norm;
     int32_t count, width, heads, kv_heads, head_width, inner, activation, is_pre_norm, source, bias_stride, threads;
 } Decoder;
@@ -137,8 +137,8 @@ void weft_transformer_step(
 
         float *tokens = layer->tokens + (long)stored * all;
         linear(&layer->query_key_value, input(d, norms, stream, rows, normal), d->width, rows, tokens, d->threads);
-        if (d->turn)
-            for (int r = 0; r < rows; r++) rotate(tokens + (long)r * all, d->turn, d->heads + d->kv_heads, d->head_width);
+        if (d->turns)
+            for (int r = 0; r < rows; r++) rotate(tokens + (long)r * all, d->turns + (long)time * d->head_width, d->heads + d->kv_heads, d->head_width);
         parallel(attend_to_history, &attention, rows, history_threads);
         linear(&layer->output, attended, queries, rows, output, d->threads);
         add(d, norms, stream, rows, output);
@@ -155,6 +155,37 @@ void weft_transformer_step(
     }
     normalize(&d->final_norm, stream, rows, d->width, stream);
     free(buffer);
+}
+
+typedef struct {
+    Linear output;
+    const float *embedding; /* (vocabulary, width) */
+    const float *positions; /* (positions, width), added to the embeddings; or NULL */
+    float scale;            /* of embeddings */
+    int32_t begin, end, longest;
+} Greedy;
+
+/* Greedy search: tokens, each with its log p, up to the end token or `longest` of them. Returns how many. */
+int weft_transformer_greedy(const Decoder *d, const Greedy *search, int64_t *tokens, float *log_probs) {
+    float *stream = malloc(sizeof(float) * (d->width + search->output.outputs)), *logits = stream + d->width;
+    int64_t *ancestors = malloc(sizeof(int64_t) * search->longest);
+    int time = 0;
+    for (long token = search->begin; time < search->longest;) {
+        const float *row = search->embedding + token * d->width;
+        for (int i = 0; i < d->width; i++)
+            stream[i] = row[i] * search->scale + (search->positions ? search->positions[(long)time * d->width + i] : 0.0f);
+        ancestors[time] = time;
+        weft_transformer_step(d, stream, 1, time, time, ancestors);
+        linear(&search->output, stream, d->width, 1, logits, d->threads);
+        float largest;
+        token = first_largest(logits, search->output.outputs, &largest);
+        log_probs[time] = largest - log_sum_exp(logits, search->output.outputs, largest);
+        tokens[time++] = token;
+        if (token == search->end || isnan(largest)) break;
+    }
+    free(stream);
+    free(ancestors);
+    return time;
 }
 
 void weft_linear(const Linear *map, const float *x, int rows, float *y, int threads) {
