@@ -65,6 +65,12 @@ VERSIONS: tuple[Version, ...] = (
         test="searching/test_fused_beam.py",
     ),
     Version(
+        "search.beam.BeamStep.update",
+        "searching.native_beam:native_update",
+        applies="is_native",
+        test="searching/test_native_beam.py",
+    ),
+    Version(
         "search.beam.backtrace",
         "searching.fused_beam:packed_backtrace",
         applies="is_packed",

@@ -187,7 +187,13 @@ def _load(path: Path) -> None:
         loaded.weft_transformer_greedy.argtypes = (address, address, address, address)
         loaded.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
         loaded.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
-        for function in (loaded.weft_linear, loaded.weft_transformer_step, loaded.weft_log_sum_exp):
+        loaded.weft_beam_update.argtypes = (address, address, address, address, integer, address)
+        for function in (
+            loaded.weft_linear,
+            loaded.weft_transformer_step,
+            loaded.weft_log_sum_exp,
+            loaded.weft_beam_update,
+        ):
             function.restype = None
     except (OSError, AttributeError):
         return
