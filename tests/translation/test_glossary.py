@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from weft.data.reading import glossary as glossaries
+from weft.data.reading.glossary import Glossary, is_missing
 from weft.errors import DataError, SearchError, WeftWarning
-from weft.translation import glossary as glossaries
-from weft.translation.glossary import Glossary, is_missing
 from weft.translation.load import load
 
 

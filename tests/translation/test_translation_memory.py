@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from weft.data.pairs import Pair
-from weft.errors import DataError
-from weft.translation.load import load
-from weft.translation.translation_memory import (
+from weft.data.reading.translation_memory import (
     MAX_WORDS,
     MIN_SIMILARITY,
     TranslationMemory,
     word_distances,
 )
+from weft.errors import DataError
+from weft.translation.load import load
 
 
 def distance(left: list[str], right: list[str]) -> int:

@@ -126,7 +126,7 @@ def _hash(path: str, size: int, pieces: int, version: tuple[int, ...]) -> str:
 
 
 class DataRecord(NamedTuple):
-    """The data files of a run, by what they were used for: train, valid, test, former or start."""
+    """The data files of a run, by what they were used for: train, valid, test, terms, fuzzy, former or start."""
 
     files: Mapping[str, Sequence[FileFingerprint]]
 
@@ -165,7 +165,8 @@ def _fingerprint(entry: Mapping[str, Any]) -> FileFingerprint:
 
 def record_data_files(recipe: Recipe) -> DataRecord:
     """The fingerprints of the files that a recipe names, as they are now; missing files and pipes have none."""
-    files = {split: FileFingerprint.of_all(paths) for split in SPLITS if (paths := _split_files(recipe, split))}
+    uses = (*SPLITS, "terms", "fuzzy")
+    files = {use: FileFingerprint.of_all(paths) for use in uses if (paths := _split_files(recipe, use))}
     if recipe.evaluation.former is not None:
         files["former"] = FileFingerprint.of_all([Path(recipe.data.folder) / recipe.evaluation.former])
     if recipe.training.start is not None:
@@ -183,7 +184,7 @@ def check_unchanged(recipe: Recipe, run: Path) -> None:
             warn(f"{run}: has no record of its data files; resumed with what is in them now: {shown}")
         return
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
-    for split in SPLITS:
+    for split in (*SPLITS, "terms", "fuzzy"):
         paths, before = _split_files(recipe, split), recorded.files.get(split, [])
         if not all(path.is_file() for path in paths):
             continue
@@ -226,9 +227,11 @@ def _unknown(reason: str) -> DataError:
 
 
 def _split_files(recipe: Recipe, split: str) -> list[Path]:
-    """The files that a recipe names for a split; none if it is held out from the training pairs."""
-    from weft.data.preparation.corpora import find_corpora
+    """The files that a recipe names for a split, or data.terms and data.fuzzy; none if it is held out from training."""
+    from weft.data.preparation.corpora import find_corpora, glossary_and_memory_files
 
+    if split not in SPLITS:
+        return [path for name, path in glossary_and_memory_files(recipe).items() if name == split]
     if getattr(recipe.data, split) is None:
         return []
     files: list[Path] = []

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.data.reading.glossary import is_missing
 from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
-from weft.translation.glossary import is_missing
 from weft.translation.neighbors import NO_NEIGHBORS, Names, Neighbors, read_neighbors
 
 if TYPE_CHECKING:

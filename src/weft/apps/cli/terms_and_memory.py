@@ -13,9 +13,9 @@ from weft.errors import DataError, plural
 from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
-    from weft.translation.glossary import Glossary
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
     from weft.translation.results import Translation
-    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 GlossaryFile = Annotated[
@@ -48,11 +48,11 @@ class TermsAndMemory(NamedTuple):
                 raise DataError(f"{option}: cannot be used with --ray; translate parts of the file with --part")
         terms = pairs = None
         if glossary is not None:
-            from weft.translation.glossary import Glossary
+            from weft.data.reading.glossary import Glossary
 
             terms = Glossary.read(glossary)
         if memory is not None:
-            from weft.translation.translation_memory import TranslationMemory
+            from weft.data.reading.translation_memory import TranslationMemory
 
             with activity(f"reading {memory}"):
                 pairs = TranslationMemory.read(memory)
