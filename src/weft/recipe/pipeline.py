@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from weft.errors import nearest
-from weft.recipe.base import Settings, Share
+from weft.recipe.base import Probability, Settings
 from weft.recipe.choices import STEPS, resolve
 
 
@@ -75,7 +75,7 @@ class TermsSettings(Settings):
     file: NonEmpty | None = Field(
         None, description="glossary whose target terms are written into training sources, for outputs that inflect them"
     )
-    share: Share = Field(0.5, description="share of its terms that are written into the sources that have them")
+    share: Probability = Field(0.5, description="share of its terms that are written into the sources that have them")
 
 
 class FuzzySettings(Settings):
@@ -87,4 +87,4 @@ class FuzzySettings(Settings):
         "(needs model.sources.count = 2)",
     )
     min_similarity: float = Field(0.5, ge=0, le=1, description="the least similarity of a pair")
-    empty: Share = Field(0.1, description="share of training pairs whose column is empty although a pair is similar")
+    empty: Probability = Field(0.1, description="share of similar pairs that are left out in training")

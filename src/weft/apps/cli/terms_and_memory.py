@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from weft.errors import DataError, plural
+from weft.errors import DataError, plural, warn
 from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class TermsAndMemory(NamedTuple):
         """Fail on a memory that does not fit a model."""
         if self.memory is not None and model.source_columns > 1:
             raise DataError(f"--memory: its sources have one column, those of this run {model.source_columns}")
+        if self.memory is None and model.recipe.data.fuzzy.file is not None:
+            warn("this run was trained with similar translations (data.fuzzy); give it some: --memory pairs.tsv")
 
 
 class TermCounts:
