@@ -93,6 +93,8 @@ def flags_of(translation: Translation, rules: FlagRules, of_tokens: Iterable[str
     flags |= text_flags(translation.source, translation.text, off=rules.off)
     if translation.terms and is_missing(translation.terms, translation.text):
         flags.add("term-missing")
+    if not flags:
+        return ()
     return tuple(name for name in FLAGS if name in flags and name not in rules.off)
 
 
@@ -139,9 +141,10 @@ def text_flags(source: str, text: str, *, off: Sequence[str] = ()) -> set[str]:
 
 def is_untranslated(source: str, text: str) -> bool:
     """Whether an output is its source, or three quarters of its words (of at least four) are copied from there."""
-    if text.casefold().split() == source.casefold().split():
+    units, source_units = text.split(), source.split()
+    if len(units) == len(source_units) and text.casefold().split() == source.casefold().split():
         return any(character.isalpha() for character in text)
-    if len(set(text.split()) & set(source.split())) < 2:  # most outputs: the rest takes longer
+    if len(set(units).intersection(source_units)) < 2:  # most outputs: the rest takes longer
         return False
     output = [word for word in words(text.casefold()) if word.isalpha() and len(word) > 1]
     if len(output) < 4:

@@ -93,7 +93,7 @@ def place(nodes: Sequence[Node], words: Words) -> list[tuple[int, int]]:
 
 
 def _keep_order(nodes: Sequence[Node], placed: list[tuple[int, int]]) -> None:
-    """Give unpaired tags the same boundaries in the order of the source: their partners in other units have one, too."""
+    """Put unpaired tags in the order of the source: their partners in other units have theirs."""
     for node in nodes:
         unpaired = [child for child in node.children if nodes[child].is_unpaired]
         for child, span in zip(unpaired, sorted(placed[child] for child in unpaired), strict=True):
