@@ -7,11 +7,9 @@ only
 - if they are the recorded ones, by their contents;
 - or if the command line names them, or accepts them (``--accept-new-data``).
 
-So the author of the run already knew what is in them. A fingerprint depends on the contents alone, not on the name or
-the time.
-Files of at most `WHOLE_BYTES` together are hashed as a whole; of more, so that a start does not wait for them, their
-sizes and some pieces of each at even distances, the first and last included: a change of the same length between two
-pieces is not noticed.
+So the author of the run already knew what is in them. A fingerprint depends on the contents alone. Files of at most
+`WHOLE_BYTES` together are hashed as a whole; of more, so that a start does not wait for them, their sizes and some
+pieces of each at even distances, the first and last included: a change between two pieces is not noticed.
 
 **Pairs** (fingerprints.bin), to detect test pairs that a run was trained on. Each distinct pair is 8 bytes: 40 bits of
 a hash of its source, then 24 bits of one of its target, sorted. So whether a source was trained on, with any target or
@@ -58,6 +56,7 @@ ALL_PIECES = 4096
 MIN_PIECES, MAX_PIECES = 3, 1024
 """Pieces per file: knowing fewer does not prove knowledge of the file."""
 SPLITS = ("train", "valid", "test")
+USES = (*SPLITS, "terms", "fuzzy")
 
 FINGERPRINTS, FINGERPRINTS_FORMAT = "fingerprints.bin", 1
 """The file in a run folder, and in the folder of a prepared corpus."""
@@ -165,8 +164,7 @@ def _fingerprint(entry: Mapping[str, Any]) -> FileFingerprint:
 
 def record_data_files(recipe: Recipe) -> DataRecord:
     """The fingerprints of the files that a recipe names, as they are now; missing files and pipes have none."""
-    uses = (*SPLITS, "terms", "fuzzy")
-    files = {use: FileFingerprint.of_all(paths) for use in uses if (paths := _split_files(recipe, use))}
+    files = {use: FileFingerprint.of_all(paths) for use in USES if (paths := _split_files(recipe, use))}
     if recipe.evaluation.former is not None:
         files["former"] = FileFingerprint.of_all([Path(recipe.data.folder) / recipe.evaluation.former])
     if recipe.training.start is not None:
@@ -184,7 +182,7 @@ def check_unchanged(recipe: Recipe, run: Path) -> None:
             warn(f"{run}: has no record of its data files; resumed with what is in them now: {shown}")
         return
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
-    for split in (*SPLITS, "terms", "fuzzy"):
+    for split in USES:
         paths, before = _split_files(recipe, split), recorded.files.get(split, [])
         if not all(path.is_file() for path in paths):
             continue
@@ -219,6 +217,13 @@ def check_recorded_files(run: Path, setting: str, paths: Sequence[Path]) -> None
             raise _unknown(f"{named}, but it is nothing that the run was trained with")
 
 
+def check_outside(recipe: Recipe, split: str = "train") -> None:
+    """Fail if the tables of a run may name arrays outside their folders: its author may have made the tables, too."""
+    run = recipe.run_of(split) and recipe.run_of("outside")
+    if run is not None and recipe.data.outside and recipe.tokenizer.reads_arrays:
+        raise _unknown(f"data.outside: the recipe of {run} lets its tables name files outside their folders")
+
+
 def _unknown(reason: str) -> DataError:
     accept = option("accept_new_data", True)
     if not accept.startswith("--"):
@@ -241,9 +246,6 @@ def _split_files(recipe: Recipe, split: str) -> list[Path]:
         except DataError:  # a pattern without matches: reading reports it
             continue
     return files
-
-
-# Pairs
 
 
 class Overlap(NamedTuple):

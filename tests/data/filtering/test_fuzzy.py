@@ -41,4 +41,5 @@ def test_nothing_similar_leaves_the_column_empty(tmp_path):
     path = memory(tmp_path, [Pair("x y z", "1"), Pair("a b c d", "of  two words")])
     pairs = [Pair("q r", "2"), Pair("a b c e", "3"), Pair("a e f g", "4")]
     step = AddMatch(file=path, empty=0, min_similarity=0.7)
-    assert [pair.source for pair in Pipeline([step], seed=1).run(pairs).pairs] == ["q r\t", "a b c e\tof two words", "a e f g\t"]
+    changed = Pipeline([step], seed=1).run(pairs).pairs
+    assert [pair.source for pair in changed] == ["q r\t", "a b c e\tof two words", "a e f g\t"]
