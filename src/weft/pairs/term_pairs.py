@@ -33,8 +33,8 @@ class TermPair(NamedTuple):
 
     source: str
     variants: tuple[str, ...]
-    count: int
-    """Links of the source word to its variants."""
+    links: int
+    """How often the source word is linked to one of them."""
 
 
 def find_terms(pairs: Sequence[Pair], *, min_count: int = 3, seed: int = 1) -> list[TermPair]:
@@ -49,9 +49,9 @@ def find_terms(pairs: Sequence[Pair], *, min_count: int = 3, seed: int = 1) -> l
         sources, targets = words(pair.source), words(pair.target)
         occurrences.update({source.casefold() for source in sources})
         reverse = {(source, target) for target, source in backward.links(Pair(pair.target, pair.source))}
-        for source, target in forward.links(pair):
-            if (source, target) in reverse and all(map(_is_word, (sources[source], targets[target]))):
-                linked[sources[source].casefold()][targets[target]] += 1
+        for a, b in forward.links(pair):
+            if (a, b) in reverse and _is_word(sources[a]) and _is_word(targets[b]):
+                linked[sources[a].casefold()][targets[b]] += 1
     terms: list[TermPair] = []
     for source, counts in linked.items():
         if occurrences[source] > max(FREQUENT * len(pairs), min_count):
@@ -60,7 +60,7 @@ def find_terms(pairs: Sequence[Pair], *, min_count: int = 3, seed: int = 1) -> l
         variants = [(target, count) for target, count in counts.most_common(MAX_VARIANTS) if count >= least]
         if variants:
             terms.append(TermPair(source, tuple(target for target, _ in variants), sum(count for _, count in variants)))
-    return sorted(terms, key=lambda term: (-term.count, term.source))
+    return sorted(terms, key=lambda term: (-term.links, term.source))
 
 
 def _is_word(text: str) -> bool:

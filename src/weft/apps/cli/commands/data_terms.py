@@ -40,7 +40,7 @@ def terms_command(
         terms = find_terms(corpus_pairs, min_count=min_count)
     if not terms:
         raise DataError(f"{pairs}: no terms in {plural(len(corpus_pairs), 'pair')}; lower --min-count {min_count}")
-    lines = "".join(f"{term.source}\t{'|'.join(term.variants)}\t{term.count}\n" for term in terms)
+    lines = "".join(f"{term.source}\t{'|'.join(term.variants)}\t{term.links}\n" for term in terms)
     if out is None:
         typer.echo(lines, nl=False)
     else:
