@@ -77,9 +77,10 @@ afterwards, so it is no verdict; by it `gradients`, `bottleneck`, `cost` and `bi
 `scores` it is left out: the best and the worst score of one set need not be those of the other.
 
 **What was measured how.** Since the first runs the professions of the built-in grammar were balanced, so its sentences
-are others. `statistical` and `scores` were measured again with both sets of seeds, `between` with seeds 1 to 3, all with
-the verdicts that they had; `alignment` and `heads` show what was measured with the former sentences. From 2026-11-19
-on, `gradients`, `bias` and `between` train two models with each seed; their verdicts here are of one model each.
+are others. `statistical` and `scores` were measured again with both sets of seeds, `between` with seeds 1 to 3, all
+with the verdicts that they had; `alignment` and `heads` show what was measured with the former sentences. From
+2026-11-19 on, `gradients`, `bias` and `between` train two models with each seed; their verdicts here are of one model
+each.
 
 **Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each
 side, so one of three models that learns late is enough. That is so in `exposure`, `between`, `layers`, `lookahead` and,
