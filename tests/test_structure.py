@@ -88,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "pairs": {
         *("training", "evaluation", "translation", "runs", "models", "data", "text", "recipe"),
-        *("files", "errors", "runtime"),
+        *("ragged", "files", "errors", "runtime"),
         "interop.portability",  # to which formats a model can be exported
     },
 }
