@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -100,9 +99,7 @@ def read_glossary(text: str) -> Glossary:
     """The glossary of a request, which several requests may have."""
     from weft.translation.glossary import Glossary
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Glossary.parse(text)
+    return Glossary.parse(text)
 
 
 @lru_cache(maxsize=8)
