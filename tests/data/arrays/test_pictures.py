@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from oracles import scaling
 from weft.data.arrays import pictures
 from weft.data.arrays.limits import ArrayLimits
 from weft.data.arrays.pictures import format_of, read_picture, scaled_width, with_channels, with_height
@@ -211,30 +212,27 @@ def test_channels():
     assert with_channels(gray, 1) is gray
 
 
-def test_scaling_a_very_wide_picture_takes_memory_by_its_pixels():
-    wide = np.zeros((8, 40_000, 1), np.uint8)
-    wide[:, 30_000:] = 200
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "new"),
+    [(30, 19, 1, 24), (7, 11, 3, 23), (101, 5, 3, 3), (3, 2, 1, 1), (1, 5, 1, 4)],
+)
+def test_scaling(height: int, width: int, channels: int, new: int) -> None:
+    """Loops over weights and over rows, smaller and larger, against pixel by pixel; halves round either way."""
+    picture = np.random.default_rng(1).integers(0, 256, (height, width, channels)).astype(np.uint8)
+    scaled = with_height(picture, new)
+    assert scaled.shape == (new, scaled_width(picture, new), channels) and scaled.dtype == np.uint8
+    for channel in range(channels):
+        expected = scaling.with_height(picture[:, :, channel].tolist(), *scaled.shape[:2])
+        assert np.abs(scaled[:, :, channel] - np.array(expected)).max() < 0.501
+
+
+@pytest.mark.parametrize(("height", "width"), [(25, 150_000), (1_000_000, 1)])
+def test_scaling_takes_memory_by_the_size_of_the_picture(height: int, width: int) -> None:
+    """With a matrix of the weights of all pairs of columns, 160 GB."""
+    picture = np.full((height, width, 1), 200, np.uint8)
     tracemalloc.start()
-    scaled = with_height(wide, 4)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert scaled.shape == (4, 20_000, 1) and not scaled[:, :14_990].any() and (scaled[:, 15_010:] == 200).all()
-    assert most < 60 * wide.size  # a weight for each pair of an old and a new column: 6.4 GB
-
-
-@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 15), st.sampled_from([1, 3]))
-def test_scaling(height, width, new_height, channels):
-    def mean(values, position, scale):
-        """The values around a new one, weighted by triangles."""
-        reach, center = max(scale, 1.0), (position + 0.5) * scale - 0.5
-        shares = [max(0.0, 1 - abs(index - center) / reach) for index in range(len(values))]
-        return sum(share * value for share, value in zip(shares, values, strict=True)) / sum(shares)
-
-    picture = np.random.default_rng(height * width).integers(0, 256, (height, width, channels)).astype(np.uint8)
-    if height == new_height:
-        return
-    scaled = with_height(picture, new_height)
-    assert scaled.shape == (new_height, scaled_width(picture, new_height), channels) and scaled.dtype == np.uint8
-    row, column, channel = new_height // 2, scaled.shape[1] // 3, channels - 1
-    columns = [mean(picture[:, old, channel].tolist(), row, height / new_height) for old in range(width)]
-    assert abs(scaled[row, column, channel] - mean(columns, column, width / scaled.shape[1])) < 0.51
+    try:
+        assert (with_height(picture, 24) == 200).all()
+        assert tracemalloc.get_traced_memory()[1] < 30 * picture.size + (8 << 20)
+    finally:
+        tracemalloc.stop()
