@@ -184,7 +184,9 @@ class Glossary:
                 entries = [entry for entry in self._entries.get(key, ()) if entry.exact in (None, " ".join(surface))]
                 if entries:
                     kept = source[units[start].start() : units[start + length - 1].end()]
-                    terms.append(tuple(dict.fromkeys(one for entry in entries for one in entry.targets or (kept,))))
+                    terms.append(
+                        tuple(dict.fromkeys(target for entry in entries for target in entry.targets or (kept,)))
+                    )
                     start += length
                     break
             else:
@@ -215,7 +217,9 @@ def _units(text: str) -> list[str]:
 def is_missing(terms: Sequence[Variants], text: str) -> bool:
     """Whether a text lacks all variants of one of the terms."""
     padded = f" {' '.join(_units(text)).casefold()} "
-    return any(not any(f" {' '.join(_units(one)).casefold()} " in padded for one in variants) for variants in terms)
+    return any(
+        not any(f" {' '.join(_units(variant)).casefold()} " in padded for variant in variants) for variants in terms
+    )
 
 
 def require_terms(
