@@ -59,7 +59,7 @@ export class NextWord {
 
   update({ run, steps, search, model }) {
     const step = Math.max(Math.min(steps, run.length), 1);
-    const found = run.length ? run.distribution(step) : null;
+    const found = run.length ? run.distribution(step, model.vocabulary?.target ?? 0) : null;
     this.element.hidden = run.length === 0;
     if (!found || !found.candidates.length) return replace(this.list);
     const nodes = run.leader(step);
