@@ -128,5 +128,6 @@ function stepName(step, length) {
 function describeCut({ kept, mass }, rest) {
   const count = kept.filter(Boolean).length;
   const more = rest.count > 0 && kept.every(Boolean) ? 'more than ' : '';
-  return `The filters keep ${more}${plural(count, 'token')} with ${more}${percent(mass)} of the probability.`;
+  const share = percent(mass);
+  return `The filters keep ${more}${plural(count, 'token')} with ${share.startsWith('>') ? '' : more}${share} of the probability.`;
 }
