@@ -64,7 +64,7 @@ class StateIndex(NamedTuple):
     """Decoder states of training pairs."""
 
     states_ND: Tensor
-    """Of length 1, in float16."""
+    """Vectors of length 1, in float16."""
     pair_N: Tensor
     position_N: Tensor
     pairs: list[IndexedPair]
