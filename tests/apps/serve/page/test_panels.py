@@ -188,7 +188,7 @@ def test_the_tree_grows_and_the_winner_is_marked(visitor):
 
 
 def test_the_tree_has_as_much_detail_as_there_is_room_for(visitor):
-    """Probabilities at the first step, the same as among the candidates; the whole tree in its place at the last one."""
+    """Probabilities at the first step, the same as among the candidates; the whole tree at the last one."""
     page = visitor.translate("recurrent", SENTENCE)
     fits = """() => { const scroll = document.querySelector('.tree').closest('.scroll');
         return scroll.scrollWidth <= scroll.clientWidth && scroll.scrollHeight <= scroll.clientHeight; }"""
