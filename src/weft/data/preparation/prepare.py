@@ -109,7 +109,7 @@ def prepare(
     """
     transforms = (transforms,) if callable(transforms) else transforms
     corpus = _prepare(recipe, tokenizers, start, transforms)
-    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count)
+    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count, given=recipe.given_columns)
     return corpus._replace(tokenizers=tokenizers, length_limits=learn_length_limits(corpus.data, recipe))
 
 
