@@ -24,7 +24,8 @@ END = 2
 
 
 @pytest.fixture(autouse=True)
-def _compiled() -> None:
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "1")
     assert compiled.library(wait=True) is not None
 
 
