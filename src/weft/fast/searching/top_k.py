@@ -52,12 +52,14 @@ def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
 
 
 def has_many_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
-    """Whether the ``k`` best blocks are a small part of a sentence's scores."""
-    return scores_RV.shape[1] // BLOCK * totals_BK.shape[1] >= 4 * k
+    """Whether C can find them, or the ``k`` best blocks are a small part of a sentence's scores."""
+    return is_native_top_k(scores_RV, totals_BK, k) or scores_RV.shape[1] // BLOCK * totals_BK.shape[1] >= 4 * k
 
 
 def top_k_by_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
     """`top_k_extensions` among the blocks with the largest maxima."""
+    if is_native_top_k(scores_RV, totals_BK, k):
+        return native_top_k(scores_RV, totals_BK, k)
     (sentences, size), vocabulary, device = totals_BK.shape, scores_RV.shape[1], scores_RV.device
     blocks = vocabulary // BLOCK
     maxima_RN = scores_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
@@ -102,7 +104,9 @@ def native_log_sum_exp(values_RV: Tensor) -> Tensor:
 
 def literal_log_sum_exp(values_RV: Tensor) -> Tensor:
     """log Σ exp without subtracting the maximum first, except from rows whose sum leaves the range of floats (logits
-    beyond ±69 or so)."""
+    beyond ±69 or so); of a few rows by C, where it is compiled."""
+    if is_native_log_sum_exp(values_RV):
+        return native_log_sum_exp(values_RV)
     rows, chunk = len(values_RV), max(1, CACHE_FLOATS // max(1, values_RV.shape[1]))
     if rows <= chunk:
         log_sums_R = torch.exp(values_RV).sum(-1).log_()

@@ -185,7 +185,7 @@ class NativeSteps:
         """The number of tokens in the pool."""
         attention = stack.layers[0].self_attention
         self.kept: list[Tensor] = [memory.mask_B11S.contiguous()]
-        """What C reads and nothing else keeps alive."""
+        """Tensors that C reads, and that nothing else keeps alive."""
         self.layers = (_Layer * len(stack.layers))(
             *(self._layer(layer, *source) for layer, source in zip(stack.layers, memory.layers, strict=True))
         )
@@ -322,7 +322,6 @@ def is_native_greedy(model: StepModel, request: SearchRequest, ranking: Ranking 
     """Whether `greedy_search` may apply: one sentence on a CPU, and nothing that changes or observes its steps."""
     return (
         len(request.max_lengths) == request.n_best == 1
-        and isinstance(model, Seq2Seq)
         and torch.device(request.device).type == "cpu"
         and request.loop is None
         and not (request.return_attention or request.return_trace or ranking.beta)
@@ -343,10 +342,10 @@ def native_greedy_search(
     with torch.no_grad():
         steps = find_native_steps(model, request.memory, rows=1, return_attention=False)
         longest = request.max_lengths[0]
-        found = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
-        if found is None:
+        output = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
+        if output is None:
             return plain(model, request, ranking)
-        tokens_T, log_probs_T = found
+        tokens_T, log_probs_T = output
         lengths_1 = np.array([len(tokens_T)])
         limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
         if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):
