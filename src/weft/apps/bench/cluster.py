@@ -25,7 +25,7 @@ PASSES = {DATA_PARALLEL: 2, FSDP: 3}
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What connects the GPUs of a cluster."""
+    """The links between the GPUs of a cluster."""
 
     per_machine: int
     """GPUs of a machine."""
