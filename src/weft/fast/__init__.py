@@ -62,8 +62,8 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "search.beam.BeamStep.update",
-        "searching.native_beam:native_update",
-        applies="is_native",
+        "searching.top_k:native_update",
+        applies="is_native_update",
         test="searching/test_native_beam.py",
     ),
     Version(

@@ -18,6 +18,7 @@ needs_compiler = pytest.mark.skipif(compiled.find_compiler() is None, reason="ne
 @pytest.fixture(autouse=True)
 def _native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
 
 
 @needs_compiler
@@ -55,7 +56,7 @@ def test_threads_share_a_product() -> None:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """As in a new process, with an empty cache."""
-    for name in ("_build", "_loaded"):
+    for name in ("_build", "_library"):
         monkeypatch.setattr(compiled, name, None)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
     return tmp_path
@@ -66,7 +67,7 @@ def test_a_process_finds_what_another_has_compiled(fresh: Path, monkeypatch: pyt
     assert compiled.library(wait=True) is not None
     assert [path.suffix for path in (fresh / "native").iterdir()] == [".so"]
     monkeypatch.setattr(compiled, "_build", None)
-    monkeypatch.setattr(compiled, "_loaded", None)
+    monkeypatch.setattr(compiled, "_library", None)
     assert compiled.library() is not None
 
 

@@ -76,6 +76,7 @@ def test_first_largest_by_numpy(length: int) -> None:
 @pytest.mark.parametrize(("size", "length"), [(1, 1000), (3, 7), (5, 719), (2, 2049)])
 def test_compiled_functions(size: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert compiled.library(wait=True) is not None
     scores_RV, totals_BK = values(size, length, 4, 20.0), values(1, size, 5)
     totals_BK[0, 1:2] = -math.inf

@@ -24,6 +24,7 @@ ACTIVATIONS = {name: [f"activation={name}"] for name in ("gelu", "gelu_tanh", "s
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert compiled.library(wait=True) is not None
 
 
@@ -110,5 +111,5 @@ def test_which_searches_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
         .attention_RS
         is None
     )
-    monkeypatch.setenv("WEFT_NATIVE", "0")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert isinstance(find_one_sentence_steps(model, memory, rows=1, return_attention=True), SentenceSteps)

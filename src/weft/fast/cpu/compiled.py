@@ -87,24 +87,27 @@ def pointer(tensor: Tensor | None) -> int | None:
 
 
 def few_rows_linear(inputs_RD: Tensor, linear: Linear) -> Tensor:
-    """(R, E) W x + b; `library` must not be None."""
-    native = library()
-    assert native is not None
+    """(R, E) W x + b; the functions must be loaded."""
     outputs_RE = inputs_RD.new_empty(inputs_RD.shape[0], linear.outputs)
-    native.weft_linear(
+    loaded.weft_linear(
         ctypes.byref(linear), inputs_RD.data_ptr(), inputs_RD.shape[0], outputs_RE.data_ptr(), torch.get_num_threads()
     )
     return outputs_RE
 
 
+loaded: Any = None
+"""The compiled functions; None: there are none, or not yet."""
 _lock = threading.Lock()
 _build: threading.Thread | None = None
-_loaded: Any = None
+_library: Any = None
 
 
 def library(*, wait: bool = False) -> Any:
-    """The compiled functions; None: there are none, or not yet. ``wait``: until they are compiled."""
-    global _build
+    """The compiled functions, which are in use from then on; have them compiled if they are not. ``wait``: for that.
+
+    Called when an engine is made for a CPU: what the functions are used for only looks whether they are ``loaded``.
+    """
+    global loaded
     if os.environ.get("WEFT_NATIVE") == "0":
         return None
     if _build is None:
@@ -113,7 +116,8 @@ def library(*, wait: bool = False) -> Any:
                 _load_or_build()
     if wait and _build is not None:
         _build.join()
-    return _loaded
+    loaded = _library
+    return loaded
 
 
 def _load_or_build() -> None:
@@ -121,7 +125,7 @@ def _load_or_build() -> None:
     path = library_path()
     if path is not None and path.exists():
         _load(path)
-    _build = threading.Thread(target=_compile, args=(None if _loaded else path,), name="weft-compile", daemon=True)
+    _build = threading.Thread(target=_compile, args=(None if _library else path,), name="weft-compile", daemon=True)
     _build.start()
 
 
@@ -190,26 +194,26 @@ def _start_compiler(compiler: str, building: Path, path: Path) -> None:
 
 def _load(path: Path) -> None:
     """Load a library that nobody but this user can have written."""
-    global _loaded
+    global loaded, _library
     try:
         status = path.stat()
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return
-        loaded = ctypes.CDLL(str(path))
+        native = ctypes.CDLL(str(path))
         integer, address = ctypes.c_int, ctypes.c_void_p
-        loaded.weft_linear.argtypes = (address, address, integer, address, integer)
-        loaded.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
-        loaded.weft_transformer_greedy.argtypes = (address, address, address, address)
-        loaded.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
-        loaded.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
-        loaded.weft_beam_update.argtypes = (address, address, address, address, integer, address)
+        native.weft_linear.argtypes = (address, address, integer, address, integer)
+        native.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
+        native.weft_transformer_greedy.argtypes = (address, address, address, address)
+        native.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
+        native.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
+        native.weft_beam_update.argtypes = (address, address, address, address, integer, address)
         for function in (
-            loaded.weft_linear,
-            loaded.weft_transformer_step,
-            loaded.weft_log_sum_exp,
-            loaded.weft_beam_update,
+            native.weft_linear,
+            native.weft_transformer_step,
+            native.weft_log_sum_exp,
+            native.weft_beam_update,
         ):
             function.restype = None
     except (OSError, AttributeError):
         return
-    _loaded = loaded
+    loaded = _library = native
