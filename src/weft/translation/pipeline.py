@@ -28,7 +28,7 @@ from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
 from weft.translation.flags import NO_RULES, flags_of_batch
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import align_words, merge_to_words, split_words
+from weft.translation.word_alignment import align_words, merge_to_words, show_sources, split_words
 
 if TYPE_CHECKING:
     import torch
@@ -359,7 +359,7 @@ class Pipeline:
         translations = [result or empty_translation(text) for text, result in pairs]
         for translation, terms in zip(translations, request.terms, strict=False):
             vars(translation)["terms"] = tuple(terms)
-        return translations
+        return show_sources(translations, request.shown) if request.shown else translations
 
     @replaceable
     def overlaps(self) -> bool:

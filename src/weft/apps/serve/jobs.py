@@ -78,8 +78,8 @@ def known_of(body: TranslateRequest, model: ServedModel) -> dict[str, str]:
     known = {name: value for name, value in (("glossary", body.glossary), ("memory", body.memory)) if value}
     if not known:
         return known
-    from weft.translation.glossary import Glossary
-    from weft.translation.translation_memory import TranslationMemory
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
 
     if not model.info["has_source"]:
         raise ServiceError(422, f"{next(iter(known))}: {model.name} continues prompts, which have no translations")

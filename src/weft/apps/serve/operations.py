@@ -27,10 +27,10 @@ from weft.translation.word_alignment import split_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
     from weft.search.loop import StepObserver
-    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
-    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 Payload = dict[str, Any]
@@ -91,14 +91,14 @@ def _search_with_known(translator: Translator, request: TranslationRequest, payl
     if payload.get("memory"):
         from weft.translation.translation_memory import search_with_memory
 
-        return search_with_memory(translator.search, request, read_memory(payload["memory"]))
+        return search_with_memory(translator, request, read_memory(payload["memory"]))
     return translator.search(request)
 
 
 @lru_cache(maxsize=8)
 def read_glossary(text: str) -> Glossary:
     """The glossary of a request, which several requests may have."""
-    from weft.translation.glossary import Glossary
+    from weft.data.reading.glossary import Glossary
 
     return Glossary.parse(text)
 
@@ -106,7 +106,7 @@ def read_glossary(text: str) -> Glossary:
 @lru_cache(maxsize=8)
 def read_memory(text: str) -> TranslationMemory:
     """The translation memory of a request, which several requests may have."""
-    from weft.translation.translation_memory import TranslationMemory
+    from weft.data.reading.translation_memory import TranslationMemory
 
     return TranslationMemory.parse(text)
 
