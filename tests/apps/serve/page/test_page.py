@@ -418,7 +418,7 @@ def test_five_thousand_characters(visitor, browser, model):
     page = visitor.page
     assert page.locator(".error").count() == 0
     assert page.locator("*").count() < 6_000
-    assert longest < 400, "100 ms on an ordinary processor"
+    assert longest < 200, "milliseconds of CPU time; 55 on the busy machine where it was measured, 100 are wanted"
     assert "of" in page.locator(".reading .hint").nth(1).inner_text()
     assert page.locator(".overview canvas").is_visible()
     assert page.locator(".words.source button").count() <= 60
