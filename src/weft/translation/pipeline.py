@@ -355,7 +355,10 @@ class Pipeline:
                 translations = self.text.batch(sentences.select(rows[block]), part, replace_unknown=replace_unknown)
                 for row, translation in zip(rows[block].tolist(), translations, strict=True):
                     results[row] = translation
-        translations = [one or empty_translation(text) for text, one in zip(request.texts, results, strict=True)]
+        translations = [
+            empty_translation(text) if result is None else result
+            for text, result in zip(request.texts, results, strict=True)
+        ]
         for translation, terms in zip(translations, request.terms, strict=False):
             vars(translation)["terms"] = tuple(terms)
         return show_sources(translations, request.shown) if request.shown else translations

@@ -85,13 +85,6 @@ class Glossary:
         self.digest = digest.hexdigest()
         if not self._entries and not self._expressions:
             raise DataError(f"{name}: no terms; expected lines of a source term, a tab and a target term")
-        if self._contradictions:
-            term, first, second = self._contradictions[0]
-            several = plural(len(self._contradictions), "source term")
-            warn(
-                f"{name}: {several} with different targets, such as {quote(term)} on lines {first} and {second}: "
-                "any of them is accepted"
-            )
 
     @classmethod
     def read(cls, path: Path | str) -> Glossary:
@@ -99,11 +92,11 @@ class Glossary:
         from weft.data.reading.lines import read_lines  # loading a run needs no readers
         from weft.data.reading.text_files import display_name
 
-        return cls(_rows(read_lines(path)), display_name(path))
+        return cls(_rows(read_lines(path)), display_name(path))._with_warning()
 
     @classmethod
     def parse(cls, text: str) -> Glossary:
-        """The glossary of the lines of a text, which may be a stranger's: without regular expressions."""
+        """The glossary of the lines of a text, which may be a stranger's: without regular expressions or warnings."""
         glossary = cls(_rows(text.splitlines()))
         if glossary._expressions:
             raise DataError(f"glossary: /{glossary._expressions[0].pattern}/: regular expressions are for files alone")
@@ -119,7 +112,19 @@ class Glossary:
         for source, target in value.items():
             if not isinstance(source, str) or not isinstance(target, str):
                 raise DataError(f"glossary: {source!r}: {target!r}; expected source terms with target terms (str)")
-        return cls((number, source, target) for number, (source, target) in enumerate(value.items(), start=1))
+        rows = ((number, source, target) for number, (source, target) in enumerate(value.items(), start=1))
+        return cls(rows)._with_warning()
+
+    def _with_warning(self) -> Glossary:
+        """The glossary, after a warning of source terms whose targets differ."""
+        if self._contradictions:
+            term, first, second = self._contradictions[0]
+            several = plural(len(self._contradictions), "source term")
+            warn(
+                f"{self.name}: {several} with different targets, such as {quote(term)} on lines {first} and {second}: "
+                "any of them is accepted"
+            )
+        return self
 
     def __len__(self) -> int:
         return len(self._entries) + len(self._expressions)
@@ -216,7 +221,9 @@ def _units(text: str) -> list[str]:
 def is_missing(terms: Sequence[Variants], text: str) -> bool:
     """Whether a text lacks all variants of one of the terms."""
     padded = f" {' '.join(_units(text)).casefold()} "
-    return any(not any(f" {' '.join(_units(one)).casefold()} " in padded for one in variants) for variants in terms)
+    return any(
+        not any(f" {' '.join(_units(variant)).casefold()} " in padded for variant in variants) for variants in terms
+    )
 
 
 def annotated(source: str, terms: Iterable[tuple[int, str]]) -> str:

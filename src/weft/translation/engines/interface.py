@@ -130,8 +130,9 @@ class TranslationRequest:
         ]
 
     def _source_lengths(self) -> NDArray[np.int64]:
-        """The lengths of the sources as if each had an end token."""
-        return IdRows.of(self.sources).lengths_B + self.prompts
+        """The lengths of the sources as if each had an end token; of arrays, whose bytes say nothing, that alone."""
+        sources = IdRows.of(self.sources)
+        return np.ones_like(sources.lengths_B) if sources.are_arrays else sources.lengths_B + self.prompts
 
 
 def max_output_length(
