@@ -276,8 +276,7 @@ class TextProcessor:
         if hypothesis.attention_TS is None:
             raise SearchError("search.replace_unknown: this model has no attention, so no source word can be found")
         tokenizers, source = self.readable(source)
-        target = tokenizers.target
-        text, spans = target.decode(hypothesis.tokens), target.spans(hypothesis.tokens)
+        text, spans = tokenizers.target.decode(hypothesis.tokens), tokenizers.target.spans(hypothesis.tokens)
         words, word_of_token = split_words(tokenizers.source, source)
         for position in reversed(unknown):
             column = int(hypothesis.attention_TS[position, : len(source.ids) - source.after].argmax())
@@ -295,8 +294,7 @@ def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = Fa
     windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
     if not large:
         return windows
-    groups = iter(lambda: list(islice(windows, GPU_WINDOWS)), [])
-    return (list(chain.from_iterable(group)) for group in groups)
+    return (list(chain.from_iterable(group)) for group in iter(lambda: list(islice(windows, GPU_WINDOWS)), []))
 
 
 def no_pause() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.data.reading.translation_memory import MemoryLike, MemoryMatch, TranslationMemory
 from weft.translation.engines.interface import FIELDS_BY_TEXT, TranslationRequest
@@ -27,8 +27,9 @@ def search_with_memory(run: Translator, request: TranslationRequest, memory: Mem
     sources = request.shown or request.texts
     matches = [known.find(source) for source in sources]
     others = [row for row, similar in enumerate(matches) if not (similar and similar[0].exact)]
-    by_text = {name: getattr(request, name) for name in FIELDS_BY_TEXT}
-    rest = replace(request, **{name: [values[row] for row in others] for name, values in by_text.items() if values})
+    by_text = {name: values for name in FIELDS_BY_TEXT if (values := getattr(request, name))}
+    of_others: dict[str, Any] = {name: [values[row] for row in others] for name, values in by_text.items()}
+    rest = replace(request, **of_others)
     if run.recipe.data.fuzzy.file is not None:
         rest = rest.reading(
             [_with_match(text, matches[row]) for text, row in zip(rest.texts, others, strict=True)],

@@ -91,13 +91,13 @@ class TranslationRequest:
         """The request for some of the sources."""
         indices = rows if isinstance(rows, np.ndarray) else list(rows)
         sources = self.sources
+        by_text: dict[str, Any] = {
+            name: [values[row] for row in indices] for name in FIELDS_BY_TEXT if (values := getattr(self, name))
+        }
         return replace(
             self,
             observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
-            **{
-                name: [values[row] for row in indices] if (values := getattr(self, name)) else ()
-                for name in FIELDS_BY_TEXT
-            },
+            **by_text,
             sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
             decoders=[self.decoders[row] for row in indices] if self.decoders else (),
         )
