@@ -37,6 +37,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(attention.role.reads_source for attention in described.attentions),
         "source_columns": translator.source_columns,
+        "reads": recipe.tokenizer.kind if recipe.tokenizer.reads_arrays else "text",
         **languages(translator.tokenizers),
         "parameters": count_parameters(model),
         "vocabulary": {"source": translator.tokenizers.source.size, "target": translator.tokenizers.target.size},
@@ -99,11 +100,12 @@ def _kind(name: str) -> str:
 def describe(translator: Translator) -> str:
     """The model in a few words."""
     settings = translator.recipe.model
+    encoder = f"{_kind(settings.encoder.kind)} encoder, {settings.encoder.layers} × {settings.encoder.hidden}"
+    if settings.kind == "ctc":
+        return f"{encoder}; CTC"
     parts = [f"{_kind(settings.decoder.kind)} decoder, {settings.decoder.layers} × {settings.decoder.hidden}"]
     if settings.kind == "seq2seq":
-        parts.insert(
-            0, f"{_kind(settings.encoder.kind)} encoder, {settings.encoder.layers} × {settings.encoder.hidden}"
-        )
+        parts.insert(0, encoder)
     if settings.recurs and settings.attention.score != "none":
         parts.append(f"{settings.attention.score} attention")
     return "; ".join(parts)
@@ -111,6 +113,7 @@ def describe(translator: Translator) -> str:
 
 def examples(translator: Translator) -> list[dict[str, str]]:
     """Sources of the run's own kind, from its folder alone: a stranger's recipe may name any file of this machine."""
-    if translator.folder is None or not translator.recipe.serve.examples:
+    shows_examples = translator.recipe.serve.examples and not translator.recipe.tokenizer.reads_arrays
+    if translator.folder is None or not shows_examples:
         return []
     return [{"source": source} for source in read_examples(translator.folder)]

@@ -139,7 +139,18 @@ def source_length(translator: Translator, text: str) -> int:
     """The tokens of a source; of a language model, those of the prompt."""
     if translator.source_role == "none":
         return len(translator.tokenizers.target.encode(text))
+    if translator.tokenizers.reads_arrays:
+        return states_of(translator, text)
     return len(translator.encoded_source(text)[1].ids)
+
+
+def states_of(translator: Translator, source: str) -> int:
+    """The states that a model reads off a picture or frames: what its encoder and its attention have to do with."""
+    if not source.strip():
+        return 0
+    height, width = translator.tokenizers.source.read(source).shape[:2]  # type: ignore[attr-defined]
+    rows, columns = translator.recipe.model.stem.output_shape(height, width)
+    return rows * columns
 
 
 class CostControl:
