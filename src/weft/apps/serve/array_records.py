@@ -18,7 +18,6 @@ from weft.pictures.pixels import as_rgb, fit
 from weft.translation.inspection import with_positions
 
 if TYPE_CHECKING:
-    from weft.text.tokenizer import Tokenizer
     from weft.translation.results import Translation
     from weft.translation.translator import Translator
 
@@ -59,6 +58,6 @@ def add_picture(record: dict[str, Any], translator: Translator, result: Translat
 
 
 @lru_cache(maxsize=8)
-def writes_latex(tokenizer: Tokenizer) -> bool:
+def writes_latex(tokenizer: Any) -> bool:
     """Whether outputs are formulas in LaTeX."""
     return has_latex(tokenizer.tokens(range(tokenizer.size)))
