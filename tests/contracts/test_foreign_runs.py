@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft
 from weft.apps.cli import COMMANDS, main
+from weft.data import fingerprints as data_files
+from weft.data.arrays.png import png_bytes
 from weft.data.fingerprints import DATA_FILES, DataRecord, FileFingerprint
 from weft.errors import CheckpointError, DataError
 from weft.evaluation.forgetting import measure_forgetting
@@ -165,6 +168,7 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     ],
     "attend": [(["attend", "RUN", "a b", "--target", "b a"], None)],
     "trace": [(["trace", "RUN", "a b"], None)],
+    "parse": [(["parse", "RUN", "a b"], "…")],
     "positions": [(["positions", "RUN"], "…")],
     "align-heads": [(["align-heads", "RUN", "in.tsv"], "…")],
     "runs": [(["runs", "."], None), (["runs", "RUN"], None)],
@@ -262,6 +266,70 @@ def test_every_form_of_a_corpus(form, own_run, canaries, tmp_path) -> None:
         weft.evaluate(run)
     assert files == [] and "nothing that the run was trained with" in str(caught.value)
     assert str(caught.value).endswith("accept it: run.recipe = run.recipe.accepting_new_data()")
+
+
+@pytest.fixture(scope="module")
+def foreign_pictures(tiny, canaries, tmp_path_factory) -> Path:
+    """A run of pictures whose author has put a table into its folder, recorded it, and let it name any file."""
+    home = tmp_path_factory.mktemp("pictures")
+    picture = np.full((8, 12), 200, np.uint8)
+    picture[2:6, 3:9] = 30
+    for name in (home / "a.png", canaries / "private.png"):
+        name.write_bytes(png_bytes(picture))
+    for split in PAIRS:
+        (home / f"{split}.tsv").write_text("a.png\ta b\n" * 4, "utf-8")
+    changes = {
+        **{f"data.{split}": f"{split}.tsv" for split in PAIRS},
+        **{"data.folder": str(home), "data.options": {}, "training.steps": 2, "training.validate_every": 2},
+        **{"tokenizer.kind": "picture", "tokenizer.target_kind": "word", "tokenizer.joint": False},
+        "model.stem.kind": "columns",
+    }
+    list(train(tiny(changes), home / "foreign"))
+    run = home / "foreign"
+    for split in PAIRS:
+        (run / f"{split}.tsv").write_text(f"{canaries}/private.png\ta b\n" * 4, "utf-8")
+    plant(run, {"data.folder": str(run), "data.outside": True})
+    recipe = load_recipe(run / "recipe.toml")
+    data_files.record_data_files(recipe).save(run)
+    return run
+
+
+OUTSIDE = "data.outside: the recipe of foreign lets its tables name files outside their folders; name the pairs"
+OF_PICTURES = [
+    ["evaluate", "RUN"],
+    ["evaluate", "RUN", "--split", "valid"],
+    ["calibrate", "RUN"],
+    ["compare", "RUN", "RUN"],
+    ["report", "RUN"],
+    ["bench", "translate", "RUN", "--seconds", "0.1"],
+    ["distill", "RUN", "--out", "out"],
+    ["data", "show", "RUN/recipe.toml"],
+    ["data", "check", "RUN/recipe.toml"],
+    ["train", "RUN", "--resume", "--set", "training.steps=3"],
+]
+
+
+@pytest.mark.parametrize("arguments", OF_PICTURES, ids=" ".join)
+def test_a_table_of_a_run_names_no_picture_outside(arguments, foreign_pictures, canaries, typed, tmp_path) -> None:
+    shutil.copytree(foreign_pictures, tmp_path / "foreign")
+    with watching(canaries) as files:
+        code, _, stderr = typed(*(argument.replace("RUN", "foreign") for argument in arguments))
+    assert files == []
+    assert code == 2 and OUTSIDE in stderr and stderr.count("\n") == 1, stderr
+
+
+def test_pictures_outside_that_the_user_accepts_or_names(foreign_pictures, canaries, typed, tmp_path) -> None:
+    shutil.copytree(foreign_pictures, tmp_path / "foreign")
+    (tmp_path / "mine.tsv").write_text(f"{canaries}/private.png\ta b\n", "utf-8")
+    for arguments in (
+        ["evaluate", "foreign", "--accept-new-data"],
+        ["evaluate", "foreign", "mine.tsv"],
+        ["data", "show", "foreign/recipe.toml", "--set", "data.outside=true"],
+        ["train", "foreign", "--resume", "--accept-new-data", "--no-evaluate", "--set", "training.steps=3"],
+    ):
+        with watching(canaries) as files:
+            code, _, stderr = typed(*arguments)
+        assert code == 0 and files, stderr
 
 
 def test_files_beside_the_folder_and_held_out_pairs(own_run, canaries, tmp_path) -> None:

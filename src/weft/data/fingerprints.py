@@ -218,6 +218,13 @@ def check_recorded_files(run: Path, setting: str, paths: Sequence[Path]) -> None
             raise _unknown(f"{named}, but it is nothing that the run was trained with")
 
 
+def check_outside(recipe: Recipe, split: str = "train") -> None:
+    """Fail if the tables of a run may name arrays outside their folders: its author may have made the tables, too."""
+    run = recipe.run_of(split) and recipe.run_of("outside")
+    if run is not None and recipe.data.outside and recipe.tokenizer.reads_arrays:
+        raise _unknown(f"data.outside: the recipe of {run} lets its tables name files outside their folders")
+
+
 def _unknown(reason: str) -> DataError:
     accept = option("accept_new_data", True)
     if not accept.startswith("--"):

@@ -15,7 +15,7 @@ import torch
 
 from weft.data.batching.streaming import StreamedCorpus
 from weft.data.batching.word_dropout import protected_ids
-from weft.data.fingerprints import DataRecord, check_unchanged, record_data_files
+from weft.data.fingerprints import DataRecord, check_outside, check_unchanged, record_data_files
 from weft.data.pairs import Pair
 from weft.data.preparation import (
     PreparedCorpus,
@@ -126,9 +126,10 @@ def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions)
     _check_recipe(recipe)
     if recipe.training.distillation:
         check_teacher(recipe, options.teacher)
+    if options.resume and not options.accept_new_data:
+        check_outside(recipe)
     recipe = recipe.accepting_new_data()  # to train on the data of a recipe is to ask for them
-    folder = RunFolder(out or Path("runs") / recipe.name)
-    workers = options.workers
+    folder, workers = RunFolder(out or Path("runs") / recipe.name), options.workers
     _check_standard_input(recipe, workers)
     if options.resume:
         folder.check().check_resumable()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -24,8 +26,12 @@ from weft.apps.serve.worker_limits import (
     lower_priority,
     model_shape,
     operation_lengths,
-    source_length,
+    source_size,
+    stem_costs,
 )
+from weft.data.arrays.png import png_bytes
+from weft.recipe.stem import StemSettings
+from weft.training.train import train
 from weft.translation.translator import Translator
 
 QUEUES = ("batch", "long")
@@ -55,7 +61,7 @@ def test_sizes(transformer: Translator, recurrent: Translator) -> None:
 
 def test_lengths(transformer: Translator) -> None:
     """With the end token, as the model reads it."""
-    assert source_length(transformer, "a b") == 3
+    assert source_size(transformer, "a b") == (3, 0)
     payload = payload_of(transformer, "a b", max_length=9)
     assert operation_lengths(transformer, "translate", payload) == [Lengths(3, 9, 3)]
     assert operation_lengths(transformer, "translate", {**payload, "prefix_ids": [5] * 7}) == [Lengths(3, 9, 7)]
@@ -66,6 +72,36 @@ def test_lengths(transformer: Translator) -> None:
     assert operation_lengths(transformer, "score", {"pairs": [("a", "b c")]}) == [Lengths(2, 3, 3)]
     assert operation_lengths(transformer, "positions", {}) == []
     assert longest_output(transformer, 3, {"max_ratio": 2.0, "max_extra": 4}) == 10
+
+
+def test_pictures(tiny: Any, tmp_path: Path) -> None:
+    """A picture costs by its columns and its pixels, and not by its bytes; nobody waits for one that is decoded."""
+    changes = {
+        **{"data.train": "drawn-digits", "data.valid": "drawn-digits", "data.options": {}, "data.train_size": 8},
+        **{"tokenizer.kind": "picture", "tokenizer.target_kind": "character", "tokenizer.joint": False},
+        **{"model.stem.kind": "columns", "training.steps": 1, "training.validate_every": 0},
+    }
+    list(train(tiny(changes), tmp_path / "run"))
+    translator = weft.load(tmp_path / "run", device="cpu")
+    url = f"data:image/png;base64,{base64.b64encode(png_bytes(np.full((24, 80), 200, np.uint8))).decode()}"
+    assert source_size(translator, url) == (20, 24 * 80) and source_size(translator, "") == (0, 0)
+    [length] = operation_lengths(translator, "translate", payload_of(translator, url))
+    shape = model_shape(translator)
+    assert length.places == 24 * 80 and shape.stem == stem_costs(translator.recipe.model.stem)
+    with_picture, without = shape.search([length], 1), shape.search([length._replace(places=0)], 1)
+    assert with_picture.bytes - without.bytes == pytest.approx(4 * 24 * 80 * shape.stem[0])
+    assert with_picture.multiplications - without.multiplications == pytest.approx(24 * 80 * shape.stem[1])
+    with pytest.raises(Abandoned):
+        operation_lengths(translator, "translate", payload_of(translator, url), lambda: True)
+
+
+def test_the_cost_of_a_stem() -> None:
+    """By hand, for two stages and for frames."""
+    settings = StemSettings(kind="columns", inputs=3, widths=[5, 7], blocks=2, strides=[[2, 2], [2, 1]])
+    numbers = max(2 * 3 + 6 / 4 * 5, 2 / 4 * 5 + 6 / 8 * 7)
+    assert stem_costs(settings) == (numbers, 9 / 4 * 5 * (3 + 20) + 9 / 8 * 7 * (5 + 28))
+    assert stem_costs(StemSettings(kind="frames", inputs=3, widths=[5], blocks=0)) == (2 * 3 + 3 * 5, 3 / 2 * 5 * 3)
+    assert stem_costs(StemSettings()) == (0.0, 0.0)
 
 
 def allocated(compute: Any) -> int:

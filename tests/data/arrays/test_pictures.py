@@ -1,5 +1,6 @@
 import struct
 import sys
+import tracemalloc
 import warnings
 import zlib
 from io import BytesIO
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from oracles import scaling
 from weft.data.arrays import pictures
 from weft.data.arrays.limits import ArrayLimits
-from weft.data.arrays.pictures import format_of, read_picture, with_channels
+from weft.data.arrays.pictures import format_of, read_picture, scaled_width, with_channels, with_height
 from weft.errors import DataError
 
 GRAY = np.arange(5 * 7, dtype=np.uint8).reshape(5, 7) * 7
@@ -208,3 +210,29 @@ def test_channels():
     assert gray.tolist() == [[[255], [76], [150], [29]]]
     assert with_channels(gray, 3).tolist() == [[[255] * 3, [76] * 3, [150] * 3, [29] * 3]]
     assert with_channels(gray, 1) is gray
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "new"),
+    [(30, 19, 1, 24), (7, 11, 3, 23), (101, 5, 3, 3), (3, 2, 1, 1), (1, 5, 1, 4)],
+)
+def test_scaling(height: int, width: int, channels: int, new: int) -> None:
+    """Loops over weights and over rows, smaller and larger, against pixel by pixel; halves round either way."""
+    picture = np.random.default_rng(1).integers(0, 256, (height, width, channels)).astype(np.uint8)
+    scaled = with_height(picture, new)
+    assert scaled.shape == (new, scaled_width(picture, new), channels) and scaled.dtype == np.uint8
+    for channel in range(channels):
+        expected = scaling.with_height(picture[:, :, channel].tolist(), *scaled.shape[:2])
+        assert np.abs(scaled[:, :, channel] - np.array(expected)).max() < 0.501
+
+
+@pytest.mark.parametrize(("height", "width"), [(25, 150_000), (1_000_000, 1)])
+def test_scaling_takes_memory_by_the_size_of_the_picture(height: int, width: int) -> None:
+    """With a matrix of the weights of all pairs of columns, 160 GB."""
+    picture = np.full((height, width, 1), 200, np.uint8)
+    tracemalloc.start()
+    try:
+        assert (with_height(picture, 24) == 200).all()
+        assert tracemalloc.get_traced_memory()[1] < 30 * picture.size + (8 << 20)
+    finally:
+        tracemalloc.stop()

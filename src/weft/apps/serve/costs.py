@@ -3,9 +3,11 @@
     S, T     source and target tokens of a text             B, K      texts of a batch, hypotheses of each
     D, F     widths of states and of feed-forward layers    L, H      layers, heads of a layer
     V        target vocabulary                              P         parameters
+    X        places (pixels) of a picture                   n, m      numbers and multiplications for each (stem_costs)
 
     operation       bytes                                                       multiplications
     encoder         4 · B (S (8 D + F) + 2 H S²)                                B (S P + 2 L S² D)
+    stem            4 · B X n                                                   B X m
     search          4 · B K (6 V + 6 L T D + S D + 50 T), and the encoder       B K T (P + V D + 2 L (S+T) D) + 5·10⁶ T
     exact search    the search with K = 64, and a state for every length:       as the search; nodes are limited
                     4 · 64 · L T² D in a Transformer, 4 · 64 · 4 L T D else
@@ -69,6 +71,8 @@ class Lengths(NamedTuple):
     """The longest output that is allowed."""
     target: int
     """The expected output, or the given one."""
+    places: int = 0
+    """Of a picture, its pixels; of frames, their number. ``source`` then counts the states that a stem makes of it."""
 
 
 class ModelShape(NamedTuple):
@@ -85,6 +89,8 @@ class ModelShape(NamedTuple):
     recurrent: bool
     heads: dict[str, tuple[int, int]]
     """Layers and heads of each kind of attention: encoder, decoder, cross, copy."""
+    stem: Sequence[float] = (0.0, 0.0)
+    """Numbers and multiplications for each place of a source that is an array; of texts 0."""
 
     def encoder(self, lengths: Sequence[Lengths]) -> Cost:
         """The encoder, for the texts of a batch."""
@@ -92,12 +98,14 @@ class ModelShape(NamedTuple):
         squares = sum(length.source**2 for length in lengths)
         heads = max((heads for kind, (_, heads) in self.heads.items() if kind == "encoder"), default=0)
         numbers = tokens * (8 * self.width + self.feed_forward) + 2 * heads * squares
-        return Cost(FLOAT * numbers, tokens * self.parameters + 2 * self.layers * squares * self.width * (heads > 0))
+        multiplications = tokens * self.parameters + 2 * self.layers * squares * self.width * (heads > 0)
+        places, (stem_numbers, stem_multiplications) = sum(length.places for length in lengths), self.stem
+        return Cost(FLOAT * (numbers + places * stem_numbers), multiplications + places * stem_multiplications)
 
     def search(self, lengths: Sequence[Lengths], size: int) -> Cost:
         """A search for the texts of a batch with ``size`` hypotheses each."""
         numbers, multiplications = 0, STEP_OVERHEAD * max((length.target for length in lengths), default=0)
-        for source, longest, target in lengths:
+        for source, longest, target, _ in lengths:
             history = 1 if self.recurrent else longest
             states = 6 * self.decoder_layers * history + source
             numbers += size * (6 * self.vocabulary + states * self.width + 50 * longest)
@@ -124,12 +132,12 @@ class ModelShape(NamedTuple):
         tokens = sum(length.target for length in lengths)
         longest = max((length.target for length in lengths), default=0)
         logits = FLOAT * 3 * self.vocabulary * max(min(tokens, SCORED_TOKENS), longest)
-        both = [Lengths(length.source + length.target, 0, 0) for length in lengths]
+        both = [Lengths(length.source + length.target, 0, 0, length.places) for length in lengths]
         return self.encoder(both) + Cost(logits, tokens * self.vocabulary * self.width)
 
     def weights(self, lengths: Lengths) -> int:
         """The attention weights of all heads for a text."""
-        source, _, target = lengths
+        source, target = lengths.source, lengths.target
         areas = {"encoder": source**2, "decoder": target**2, "cross": target * source, "copy": target * source}
         return sum(layers * heads * areas[kind] for kind, (layers, heads) in self.heads.items())
 

@@ -21,8 +21,10 @@ from weft.apps.serve.memory import MemoryBudget
 from weft.apps.serve.model_info import heads_of
 from weft.apps.serve.observation import Abandoned
 from weft.models.architecture import architecture_of, count_parameters
+from weft.translation.array_sources import ArrayStates
 
 if TYPE_CHECKING:
+    from weft.recipe.stem import StemSettings
     from weft.translation.translator import Translator
 
 T = TypeVar("T")
@@ -97,34 +99,38 @@ def model_shape(translator: Translator) -> ModelShape:
         decoder_layers=max(described.decoder.layers if described.decoder is not None else settings.decoder.layers, 1),
         recurrent=not any(stack.family == "transformer" for stack in stacks),
         heads=heads,
+        stem=stem_costs(settings.stem),
     )
 
 
-def operation_lengths(translator: Translator, op: str, payload: dict[str, Any]) -> list[Lengths]:
-    """The tokens of the texts of an operation."""
-    if op == "score":
-        lengths = []
-        for source, target in payload["pairs"]:
-            rows = len(translator.encode_target(target, source)) + 1
-            lengths.append(Lengths(source_length(translator, source), rows, rows))
-        return lengths
-    if op not in SEARCHING:
+def operation_lengths(
+    translator: Translator, op: str, payload: dict[str, Any], is_abandoned: Callable[[], bool] = lambda: False
+) -> list[Lengths]:
+    """The tokens of the texts of an operation; `Abandoned` if nobody waits for it: decoding a picture takes a while."""
+    if op != "score" and op not in SEARCHING:
         return []
-    return [_lengths(translator, payload, source_length(translator, text), text) for text in payload["texts"]]
+    pairs = payload["pairs"] if op == "score" else [(text, payload.get("target")) for text in payload["texts"]]
+    lengths = []
+    for source, target in pairs:
+        if is_abandoned():
+            raise Abandoned
+        lengths.append(_lengths(translator, payload, source, target))
+    return lengths
 
 
-def _lengths(translator: Translator, payload: dict[str, Any], source: int, text: str) -> Lengths:
-    search, target = payload.get("search", {}), payload.get("target")
+def _lengths(translator: Translator, payload: dict[str, Any], text: str, target: str | None) -> Lengths:
+    search, (source, places) = payload.get("search", {}), source_size(translator, text)
     if target is not None:
         rows = len(translator.encode_target(target, text)) + 1
-        return Lengths(source, rows, rows)
+        return Lengths(source, rows, rows, places)
     if payload.get("target_ids") is not None:
         rows = len(payload["target_ids"]) + 1
-        return Lengths(source, rows, rows)
+        return Lengths(source, rows, rows, places)
     prefix = len(payload.get("prefix_ids") or ()) or len(translator.encode_target(payload.get("prefix") or "", text))
-    longest = max(longest_output(translator, source, search), prefix)
-    expected = max(source, prefix, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * source))
-    return Lengths(source, longest, min(expected, longest))
+    read = max(source, places)  # limits on lengths count the bytes of an array
+    longest = max(longest_output(translator, read, search), prefix)
+    expected = max(source, prefix, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * read))
+    return Lengths(source, longest, min(expected, longest), places)
 
 
 def longest_output(translator: Translator, source: int, search: dict[str, Any]) -> int:
@@ -135,22 +141,34 @@ def longest_output(translator: Translator, source: int, search: dict[str, Any]) 
     return max(limits.limit(source, max_ratio=search.get("max_ratio"), max_extra=search.get("max_extra")), 1)
 
 
-def source_length(translator: Translator, text: str) -> int:
-    """The tokens of a source; of a language model, those of the prompt."""
+def source_size(translator: Translator, text: str) -> tuple[int, int]:
+    """The tokens of a source; of a language model, those of the prompt. Of an array, its states and its places."""
     if translator.source_role == "none":
-        return len(translator.tokenizers.target.encode(text))
-    if translator.tokenizers.reads_arrays:
-        return states_of(translator, text)
-    return len(translator.encoded_source(text)[1].ids)
+        return len(translator.tokenizers.target.encode(text)), 0
+    ids = translator.encoded_source(text)[1].ids
+    if not translator.tokenizers.reads_arrays or not len(ids):
+        return len(ids), 0
+    states = ArrayStates.of(translator.recipe.model.stem, ids)
+    shape = states.array
+    return states.count, shape.height * shape.width if shape.channels else shape.height
 
 
-def states_of(translator: Translator, source: str) -> int:
-    """The states that a model reads off a picture or frames: what its encoder and its attention have to do with."""
-    if not source.strip():
-        return 0
-    height, width = translator.tokenizers.source.read(source).shape[:2]  # type: ignore[attr-defined]
-    rows, columns = translator.recipe.model.stem.output_shape(height, width)
-    return rows * columns
+def stem_costs(stem: StemSettings) -> tuple[float, float]:
+    """Numbers that a stem keeps at a time, and multiplications, for each place of an array.
+
+    A stage that leaves a share a of the places, of C channels, has 6 a C numbers beside its input, and k C (C' + 2 b C)
+    multiplications for each place that is left: k is the size of the kernel, C' the channels before, b the blocks.
+    """
+    if stem.kind == "none":
+        return 0.0, 0.0
+    kernel = 3 if stem.kind == "frames" else 9
+    numbers, multiplications, share, before = 0.0, 0.0, 1.0, stem.inputs
+    for (down, across), width in zip(stem.stages, stem.widths, strict=True):
+        smaller = share / (across if stem.kind == "frames" else down * across)
+        numbers = max(numbers, 2 * share * before + 6 * smaller * width)
+        multiplications += smaller * kernel * width * (before + 2 * stem.blocks * width)
+        share, before = smaller, width
+    return numbers, multiplications
 
 
 class CostControl:
@@ -169,12 +187,14 @@ class CostControl:
         self.speeds = Speeds()
         self.budgets = {queue: MemoryBudget(free and free / len(queues)) for queue in queues}
 
-    def declare(self, op: str, payload: dict[str, Any], queue: str) -> Cost:
+    def declare(
+        self, op: str, payload: dict[str, Any], queue: str, is_abandoned: Callable[[], bool] = lambda: False
+    ) -> Cost:
         """The cost of an operation; `CostError` if it is beyond the limits. Pairs are scored in parts that fit."""
         if self.shape is None or self.translator is None:
             return Cost(0, 0)
         limits = Limits.of(self.config, self.budgets[queue].limit)
-        lengths = operation_lengths(self.translator, op, payload)
+        lengths = operation_lengths(self.translator, op, payload, is_abandoned)
         parts = [[length] for length in lengths] if op == "score" else [lengths]
         costs = [check(op, payload, part, self.shape, limits) for part in parts]
         total = Cost(max(cost.bytes for cost in costs), sum(cost.multiplications for cost in costs))
@@ -205,7 +225,7 @@ class CostControl:
         self, op: str, payload: dict[str, Any], queue: str, is_abandoned: Callable[[], bool], compute: Callable[[], T]
     ) -> T:
         """The result of an operation, once there is memory for it; `Abandoned` if nobody waits for it any more."""
-        cost = self.declare(op, payload, queue)
+        cost = self.declare(op, payload, queue, is_abandoned)
         with self.budgets[queue].reserve(cost.bytes, is_abandoned) as reserved:
             if not reserved:
                 raise Abandoned

@@ -42,6 +42,9 @@ class ZipArchive:
     def members(self) -> list[str]:
         return list(self._members)
 
+    def __contains__(self, member: str) -> bool:
+        return member in self._members
+
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""
         info = self._members[member]
@@ -76,6 +79,8 @@ class TarArchive:
                         starts.append(member.offset_data)
                         sizes.append(member.size)
                     archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
+            if min(sizes, default=0) < 0:
+                raise tarfile.HeaderError("a negative size")
         except (tarfile.TarError, EOFError, ValueError) as error:
             raise DataError(f"{name}: not a tar archive, or a damaged one ({error})") from None
         order = np.argsort(np.frombuffer(hashes, np.uint64), kind="stable")
@@ -83,11 +88,13 @@ class TarArchive:
         self._starts, self._sizes = (np.frombuffer(values, np.int64)[order] for values in (starts, sizes))
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
+    def __contains__(self, member: str) -> bool:
+        return self._row_of(member) is not None
+
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""
-        hashed = np.uint64(_hash_of(member))
-        row = int(np.searchsorted(self._hashes, hashed, "right")) - 1  # of several with one name, the last counts
-        if row < 0 or self._hashes[row] != hashed:
+        row = self._row_of(member)
+        if row is None:
             raise KeyError(member)
         start, size = int(self._starts[row]), int(self._sizes[row])
         limits.check_bytes(f"{self.name}/{member}", size)
@@ -95,6 +102,12 @@ class TarArchive:
         if len(data) != size:
             raise DataError(f"{self.name}/{member}: cannot be read from its archive (it ends too early)")
         return data
+
+    def _row_of(self, member: str) -> int | None:
+        """Where a member is in the index; of several with one name, the last counts."""
+        hashed = np.uint64(_hash_of(member))
+        row = int(np.searchsorted(self._hashes, hashed, "right")) - 1
+        return row if row >= 0 and self._hashes[row] == hashed else None
 
     def close(self) -> None:
         os.close(self._handle)

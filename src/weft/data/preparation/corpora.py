@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
-from weft.data.fingerprints import check_recorded
+from weft.data.fingerprints import check_outside, check_recorded
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_error, is_blank, is_oversized
 from weft.data.reading import corpora
 from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
@@ -115,7 +115,9 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     named = "train" if split == "structure" else split  # the pairs of a structure are always training pairs
     entries = [_find(recipe, named, item, allow_missing=allow_missing) for item in as_list(value)]
     corpora.check_standard_input(entry.corpus for entry in entries)
-    if (run := recipe.run_of(split if getattr(data, split, None) is not None else "train")) is not None:
+    given = split if getattr(data, split, None) is not None else "train"
+    check_outside(recipe, given)
+    if (run := recipe.run_of(given)) is not None:
         check_recorded(run, split, entries)
     entries = _split(recipe, split, entries)
     if recipe.tokenizer.reads_arrays:
