@@ -7,7 +7,7 @@ output in LaTeX is also sent as MathML.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from weft.apps.serve.records import matrix
 from weft.data.arrays.png import data_address
@@ -34,7 +34,7 @@ def add_picture(record: dict[str, Any], translator: Translator, result: Translat
     for part in (record, *record["alternatives"]):
         if part["source"].startswith(DATA_URL):
             part["source"] = f"{part['source'][:SHOWN_SOURCE]}…"
-    if writes_latex(translator.tokenizers.target):
+    if writes_latex(cast(Any, translator.tokenizers.target)):
         for part in (record, *record["alternatives"]):
             part["mathml"] = None if (rendered := mathml(part["text"])) is None else str(rendered)
     if not attention:
