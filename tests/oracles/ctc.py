@@ -29,3 +29,18 @@ def next_label(totals: dict[tuple[int, ...], float], prefix: tuple[int, ...], to
     begins = sum(p for labels, p in totals.items() if labels[:count] == prefix)
     longer = [sum(p for labels, p in totals.items() if labels[: count + 1] == (*prefix, c)) for c in range(tokens)]
     return [p / begins for p in longer], totals.get(prefix, 0.0) / begins
+
+
+def positions(probabilities: Sequence[Sequence[float]], labels: Sequence[int], blank: int) -> list[list[float]]:
+    """Σ_{π: B(π) = y, π shows label i at frame t} Π_t p_t(π_t) of every label i and frame t."""
+    totals = [[0.0] * len(probabilities) for _ in labels]
+    for path in product(range(len(probabilities[0])), repeat=len(probabilities)):
+        if labels_of(path, blank) != tuple(labels):
+            continue
+        likelihood = math.prod(frame[token] for frame, token in zip(probabilities, path, strict=True))
+        label = -1
+        for time, token in enumerate(path):
+            label += token != blank and (time == 0 or path[time - 1] != token)
+            if token != blank:
+                totals[label][time] += likelihood
+    return totals

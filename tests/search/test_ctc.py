@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oracles import ctc as oracle
 from weft.models.ctc import CTCMemory, CTCPrefixModel, joint_scores
-from weft.search.ctc import best_path, collapse, prefix_beam_search
+from weft.search.ctc import best_path, collapse, label_positions, prefix_beam_search
 from weft.search.exact import ExactOptions, exact_search
 from weft.search.interface import SearchRequest
 from weft.search.ranking import Ranking
@@ -109,3 +109,19 @@ def test_joint_scores():
     assert torch.allclose(joint_scores(attention, ctc, 0.3), expected)
     impossible = torch.full((3, 5), -math.inf)
     assert torch.equal(joint_scores(attention, impossible, 0.0), attention.log_softmax(-1))
+
+
+@pytest.mark.parametrize("labels", [[0], [3, 0], [3, 3], [0, 3, 0]])
+def test_positions_of_labels(labels):
+    log_p = random_log_p(5, 4)
+    expected = oracle.positions(log_p.exp().tolist(), labels, BLANK)
+    positions = label_positions(log_p, labels, blank=BLANK)
+    for row, likelihoods in zip(positions, expected, strict=True):
+        assert row == pytest.approx([value / sum(likelihoods) for value in likelihoods])
+
+
+def test_labels_without_a_path_have_no_positions():
+    log_p = random_log_p(3, 4)
+    assert label_positions(log_p, [3, 3, 0], blank=BLANK) is None
+    assert label_positions(log_p, [3, 0, 3, 0], blank=BLANK) is None
+    assert label_positions(log_p, [], blank=BLANK) is None

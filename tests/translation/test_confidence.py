@@ -148,6 +148,12 @@ class TestFile:
         lines = (calibrated / FILE_NAME).read_text("utf-8").splitlines()
         assert all(len(line) < 200 for line in lines if '"neighbors"' not in line)
 
+    def test_scores_that_are_equal_in_a_file_are_one_point_of_its_curve(self, calibrated: Path) -> None:
+        model = read_confidence(calibrated)
+        assert model is not None
+        near = replace(model.models["tokens"], curve=((1.0, 0.25), (1.0 + 1e-9, 0.5), (2.0, 0.75)))
+        assert near.record(FEATURES["tokens"])["curve"] == [[1.0, 0.5], [2.0, 0.75]]
+
     def test_it_belongs_to_its_weights(self, calibrated: Path, tmp_path: Path) -> None:
         folder = tmp_path / "run"
         shutil.copytree(calibrated, folder)

@@ -77,3 +77,40 @@ def prefix_beam_search(log_p_TV: Tensor, *, beam: int, blank: int) -> list[CTCHy
     scores = np.logaddexp(blank_K, label_K)
     order = np.argsort(-scores, kind="stable")
     return [CTCHypothesis(list(prefixes[row]), float(scores[row])) for row in order]
+
+
+def label_positions(log_p_TV: Tensor, labels: Sequence[int], *, blank: int) -> np.ndarray | None:
+    """(L, T) p(frame t | label i, y, x): at which frames the paths of these labels show each of them.
+
+    With l = blank y_1 blank … y_L blank, α and β the forward and backward probabilities, p(l_s at t | y, x) is
+    α_t(s) β_t(s) / p(y | x); the rows are those of the labels, divided by their sums. None if no path has these labels.
+    """
+    extended = np.full(2 * len(labels) + 1, blank)
+    extended[1::2] = labels
+    emitted_TS = log_p_TV.detach().to("cpu", torch.float64).numpy()[:, extended]
+    if not len(labels) or len(emitted_TS) < len(labels):
+        return None
+    forward_TS = _path_sums(emitted_TS, extended, blank)
+    backward_TS = _path_sums(emitted_TS[::-1, ::-1], extended[::-1], blank)[::-1, ::-1]
+    shown_TS = forward_TS + backward_TS - emitted_TS
+    total_T = np.logaddexp.reduce(shown_TS, axis=1)
+    if not np.isfinite(total_T).all():
+        return None
+    shown_LT = np.exp(shown_TS[:, 1::2] - total_T[:, None]).T
+    positions_LT: np.ndarray = shown_LT / shown_LT.sum(1, keepdims=True)
+    return positions_LT
+
+
+def _path_sums(emitted_TS: np.ndarray, extended: np.ndarray, blank: int) -> np.ndarray:
+    """log α_t(s): of the paths up to frame t that end in state s; Graves et al. 2006, eq. 6 and 7."""
+    may_skip = extended != blank
+    may_skip[2:] &= extended[2:] != extended[:-2]
+    state_S = np.full(len(extended), FORBIDDEN)
+    state_S[0] = 0.0  # before the first frame: it reaches the first blank and the first label
+    rows = []
+    for emitted_S in emitted_TS:
+        back_one = np.concatenate([[FORBIDDEN], state_S[:-1]])
+        back_two = np.concatenate([[FORBIDDEN] * 2, state_S[:-2]])
+        state_S = np.logaddexp(np.logaddexp(state_S, back_one), np.where(may_skip, back_two, FORBIDDEN)) + emitted_S
+        rows.append(state_S)
+    return np.stack(rows)

@@ -55,6 +55,8 @@ LARGEST = 1e6
 """The largest absolute value of a number in a file."""
 MAX_POINTS = 1_000
 """Points of a curve or a table in a file, at most."""
+DECIMALS = 6
+"""Decimals of the numbers in a file: nothing there is known more exactly."""
 MAX_BYTES = 1 << 20
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 
@@ -119,11 +121,12 @@ class FeatureModel:
         return confidences
 
     def record(self, names: Sequence[str]) -> dict[str, Any]:
+        curve = {round(score, DECIMALS): probability for score, probability in self.curve}  # equal ones become one
         numbers = zip(names, self.means, self.deviations, self.weights, strict=True)
         return {
             "features": {name: {"mean": m, "deviation": d, "weight": w} for name, m, d, w in numbers},
             "bias": self.bias,
-            "curve": [list(point) for point in self.curve],
+            "curve": [list(point) for point in curve.items()],
             "accepted": [list(item) for item in self.accepted],
         }
 
@@ -193,9 +196,9 @@ class ConfidenceModel:
 
 
 def _rounded(value: Any) -> Any:
-    """JSON with at most six decimals: nothing here is known more exactly."""
+    """JSON with as many decimals as are known."""
     if isinstance(value, float):
-        return round(value, 6)
+        return round(value, DECIMALS)
     if isinstance(value, dict):
         return {name: _rounded(item) for name, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

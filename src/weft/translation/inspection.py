@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -159,6 +160,7 @@ def attention_over_words(
         result = translator.translate(source, **settings)
     else:
         [result] = translator.force_decode([Pair(source, target)])
+    result = with_positions(run, result)
     if result.attention is None:
         raise SearchError(
             f"{run.recipe.name}: this model has no attention to show; look at its heads with `heads`"
@@ -166,6 +168,23 @@ def attention_over_words(
             else f"{run.recipe.name}: this model has no attention (model.attention.score = 'none'): nothing to show"
         )
     return result, result.word_attention or WordAttention(result.attention, result.source_tokens, result.tokens)
+
+
+def with_positions(run: Translator, translation: Translation) -> Translation:
+    """The output of a CTC model with the states at which its labels are, in place of attention; any other as it is."""
+    if translation.attention is not None or not translation.ids or architecture_of(run.model).kind != "ctc":
+        return translation
+    from weft.models.ctc import BLANK
+    from weft.search.ctc import label_positions
+
+    tokenizers, source = run.encoded_source(translation.source)
+    with torch.no_grad():
+        memory: Any = run.model.encode(Ragged.of([source.ids], run.device))
+    positions_TS = label_positions(memory.log_p_BTV[0], translation.ids, blank=BLANK)
+    if positions_TS is None or not run.recipe.tokenizer.reads_arrays:
+        return replace(translation, attention=positions_TS)
+    names = run.text.source_tokens(tokenizers, source)
+    return replace(translation, attention=positions_TS, source_tokens=names)
 
 
 def copied_tokens_of(run: Translator, translation: Translation) -> CopiedTokens | None:

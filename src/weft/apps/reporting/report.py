@@ -33,6 +33,7 @@ from weft.apps.reporting.parts import parts_section
 from weft.apps.reporting.scores import ScoresSection
 from weft.apps.reporting.section import Section, interval_text, score_text
 from weft.apps.reporting.speed import speed_section
+from weft.apps.reporting.worst_pictures import picture_sections
 from weft.errors import plural
 from weft.evaluation.evaluate import loaded_run
 from weft.evaluation.pairs import GivenPairs
@@ -190,4 +191,5 @@ def _output_sections(
         calibration_section(run, outputs),
         *([] if confidence is None else [confidence]),
         examples_section(run, outputs, search),
+        *picture_sections(run, outputs),
     ]

@@ -6,17 +6,23 @@ They have the most character errors per character of the reference; only their p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.apps.reporting.section import note, paragraph
+from weft.apps.reporting.section import Section, note, paragraph
 from weft.evaluation.edit_alignment import align_units
 from weft.pictures.html.elements import Content, Html, data_text, element, join, terms
+from weft.pictures.html.latex import formula, has_latex
 from weft.pictures.html.thumbnails import picture_element
 from weft.pictures.labels import one_line
+from weft.pictures.pixels import frames_picture
 from weft.text.string_distance import edit_distance
+
+if TYPE_CHECKING:
+    from weft.apps.reporting.outputs import TestOutputs
+    from weft.translation.translator import Translator
 
 WORST = 12
 """Outputs that are shown."""
@@ -82,6 +88,21 @@ def worst_pictures(
     return WorstPicturesSection(
         [WorstPicture(names[row], read(names[row]), references[row], outputs[row]) for row in wrong[:WORST]]
     )
+
+
+def picture_sections(run: Translator, outputs: TestOutputs) -> list[Section]:
+    """The section of a report, if sources are pictures or frames; formulas are shown as such."""
+    if not run.tokenizers.reads_arrays:
+        return []
+
+    def read(name: str) -> np.ndarray:
+        array: np.ndarray = run.tokenizers.source.read(name)  # type: ignore[attr-defined]
+        return frames_picture(array) if array.ndim == 2 else array
+
+    texts = [translation.text for translation in outputs.translations]
+    section = worst_pictures(outputs.sources, texts, [lines[0] for lines in outputs.references], read)
+    target = run.tokenizers.target
+    return [replace(section, shown=formula) if has_latex(target.tokens(range(target.size))) else section]
 
 
 def marked(output: str, reference: str) -> Html:

@@ -18,6 +18,7 @@ What can be requested
     training.py          the logs of runs in training
     libretranslate.py    LibreTranslate's API; languages.py: the languages of a model, by the names of its clients
     documents.py         texts of several sentences, and documents
+    uploads.py           pictures, frames and sound as forms
     page.py              the page, whose files are in page/; api_page.py: /docs, a description of the API
     schemas.py, errors.py, limits.py     bodies of requests, error responses, what a request may ask for
 
@@ -36,6 +37,7 @@ In the worker
     worker_limits.py     the costs of its operations, and the end of those that nobody waits for
     model_info.py, records.py, observation.py   a model, its results and the steps of a search as JSON
     doubts.py            the words of an output, with reasons to doubt them
+    array_records.py     pictures with the cells that their outputs attend to, and formulas
 
 The service itself imports no torch: whatever happens to a model happens in its worker.
 """

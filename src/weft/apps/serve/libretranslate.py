@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -23,6 +21,7 @@ from weft.apps.serve.languages import Direction, default, direction, names
 from weft.apps.serve.limits import check_n_best, first_problem
 from weft.apps.serve.models import ServedModel
 from weft.apps.serve.schemas import PROBLEMS, ModelRequest
+from weft.apps.serve.uploads import form_fields
 
 router = APIRouter(responses=PROBLEMS)
 
@@ -151,20 +150,12 @@ def fields_of(form: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def form_values(content: bytes, content_type: str) -> dict[str, Any]:
-    """The text fields of a multipart form; a `ValueError` if it is none, or has files."""
-    parsed = BytesParser(policy=HTTP).parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + content)
-    if not parsed.is_multipart() or parsed.defects:
-        raise ValueError("not a form")
+    """The text fields of a multipart form, which may have no files."""
     form: dict[str, list[str]] = {}
-    for part in parsed.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        if not isinstance(name, str) or part.is_multipart():
-            raise ValueError("a part without a name")
-        if part.get_filename() is not None:
+    for name, is_file, value in form_fields(content_type, content):
+        if is_file:
             raise ServiceError(400, f"{name[:40]}: files are not translated; send their text as q")
-        data = part.get_payload(decode=True)
-        assert isinstance(data, bytes)
-        form.setdefault(name, []).append(data.decode("utf-8"))
+        form.setdefault(name, []).append(value.decode("utf-8"))
     return fields_of(form)
 
 

@@ -38,6 +38,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "editable": any(attention.role.reads_source for attention in described.attentions),
         "reads_arrays": recipe.tokenizer.reads_arrays,
         "source_columns": translator.source_columns,
+        "reads": recipe.tokenizer.kind if recipe.tokenizer.reads_arrays else "text",
         **languages(translator.tokenizers),
         "parameters": count_parameters(model),
         "vocabulary": {"source": translator.tokenizers.source.size, "target": translator.tokenizers.target.size},
@@ -112,6 +113,7 @@ def describe(translator: Translator) -> str:
 
 def examples(translator: Translator) -> list[dict[str, str]]:
     """Sources of the run's own kind, from its folder alone: a stranger's recipe may name any file of this machine."""
-    if translator.folder is None or not translator.recipe.serve.examples:
+    shows_examples = translator.recipe.serve.examples and not translator.recipe.tokenizer.reads_arrays
+    if translator.folder is None or not shows_examples:
         return []
     return [{"source": source} for source in read_examples(translator.folder)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from weft.apps.serve.array_records import add_picture
 from weft.apps.serve.doubts import add_doubts
 from weft.apps.serve.observation import Abandoned, StreamObserver
 from weft.apps.serve.records import Label, head_record, matrix, number, numbers, translation_record
@@ -53,6 +54,7 @@ def translate(translator: Translator, payload: Payload, observer: StepObserver |
         add_words(record, translator)
         if attention:
             add_doubts(record, result)
+        add_picture(record, translator, result, attention=attention)
         records.append(to_json(record))
     return records
 
@@ -171,6 +173,7 @@ def stream(
         record["copied"] = {"tokens": copied[0], "copied": numbers(copied[1]), "gates": numbers(copied[2])}
     add_words(record, translator)
     add_doubts(record, result)
+    add_picture(record, translator, result, attention=True)
     send("done", {"translation": record, "winner": getattr(result.trace, "winner", None)})
 
 

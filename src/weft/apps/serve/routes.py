@@ -36,9 +36,10 @@ from weft.apps.serve.schemas import (
     WalkRequest,
 )
 from weft.apps.serve.security import is_forwarded
+from weft.apps.serve.uploads import UploadRoute
 from weft.runtime.processes import to_json
 
-router = APIRouter(prefix="/api", responses=PROBLEMS)
+router = APIRouter(prefix="/api", responses=PROBLEMS, route_class=UploadRoute)
 SCORED_CHARACTERS, SCORED_PAIRS = 10_000, 64
 """The largest part of a request to score pairs that is computed at once."""
 

@@ -19,6 +19,7 @@ from weft.apps.serve.metrics import FIRST_TOKEN
 from weft.apps.serve.models import ServedModel
 from weft.apps.serve.queueing import Job
 from weft.apps.serve.schemas import PROBLEMS, TranslateRequest
+from weft.apps.serve.uploads import UploadRoute
 from weft.runtime.processes import to_json
 
 PROGRESS_SECONDS = 1.0
@@ -28,7 +29,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "server-sent events"}
 }
-router = APIRouter(prefix="/api", responses=PROBLEMS)
+router = APIRouter(prefix="/api", responses=PROBLEMS, route_class=UploadRoute)
 
 
 def event(name: str, data: bytes) -> bytes:

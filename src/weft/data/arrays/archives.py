@@ -2,8 +2,8 @@
 
 A member is read by its name. Its size is known before it is decompressed and compared with the limits, and no more than
 that is ever decompressed: a zip bomb costs nothing. Links, devices and folders are not members, and nothing is
-extracted to disk. The table of contents is read when an archive is opened and kept; a million members take about half
-a gigabyte.
+extracted to disk. The table of contents is read when an archive is opened and kept: 24 bytes for a member of a tar
+file, about 500 for one of a zip file. Keep a million pictures in tar files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ import os
 import tarfile
 import zipfile
 import zlib
+from array import array
+from hashlib import blake2b
 from pathlib import Path
+
+import numpy as np
 
 from weft.data.arrays.limits import ArrayLimits
 from weft.errors import DataError
@@ -62,41 +66,55 @@ class ZipArchive:
 
 
 class TarArchive:
-    """Members of a tar file: where each begins, and how long it is."""
+    """Members of a tar file: where each begins, and how long it is, by the hashes of their names."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
-        self._members: dict[str, tuple[int, int]] = {}
+        hashes, starts, sizes = array("Q"), array("q"), array("q")
         try:
             with tarfile.open(path, "r:") as archive:
                 while (member := archive.next()) is not None:
                     if member.isreg() and not member.issparse():
-                        self._members[member.name.removeprefix("./")] = (member.offset_data, member.size)
+                        hashes.append(_hash_of(member.name.removeprefix("./")))
+                        starts.append(member.offset_data)
+                        sizes.append(member.size)
                     archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
-            if any(size < 0 for _, size in self._members.values()):
+            if min(sizes, default=0) < 0:
                 raise tarfile.HeaderError("a negative size")
         except (tarfile.TarError, EOFError, ValueError) as error:
             raise DataError(f"{name}: not a tar archive, or a damaged one ({error})") from None
+        order = np.argsort(np.frombuffer(hashes, np.uint64), kind="stable")
+        self._hashes = np.frombuffer(hashes, np.uint64)[order]
+        self._starts, self._sizes = (np.frombuffer(values, np.int64)[order] for values in (starts, sizes))
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    @property
-    def members(self) -> list[str]:
-        return list(self._members)
-
     def __contains__(self, member: str) -> bool:
-        return member in self._members
+        return self._row_of(member) is not None
 
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""
-        start, size = self._members[member]
+        row = self._row_of(member)
+        if row is None:
+            raise KeyError(member)
+        start, size = int(self._starts[row]), int(self._sizes[row])
         limits.check_bytes(f"{self.name}/{member}", size)
         data = os.pread(self._handle, size, start)
         if len(data) != size:
             raise DataError(f"{self.name}/{member}: cannot be read from its archive (it ends too early)")
         return data
 
+    def _row_of(self, member: str) -> int | None:
+        """Where a member is in the index; of several with one name, the last counts."""
+        hashed = np.uint64(_hash_of(member))
+        row = int(np.searchsorted(self._hashes, hashed, "right")) - 1
+        return row if row >= 0 and self._hashes[row] == hashed else None
+
     def close(self) -> None:
         os.close(self._handle)
+
+
+def _hash_of(member: str) -> int:
+    return int.from_bytes(blake2b(member.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 Archive = ZipArchive | TarArchive

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.data.arrays import frames, pictures
-from weft.data.arrays.archives import Archive, check_random_access, is_archive, open_archive
+from weft.data.arrays.archives import Archive, ZipArchive, check_random_access, is_archive, open_archive
 from weft.data.arrays.limits import DEFAULT_LIMITS, ArrayLimits
 from weft.errors import DataError, plural, quote
 from weft.files import read_bounded
@@ -118,6 +118,7 @@ class ArrayFiles:
     def _read(self, name: str) -> np.ndarray:
         if name.lower().endswith(".npz") and (path := self._inside(name)).is_file():
             archive = self._opened(path, name)
+            assert isinstance(archive, ZipArchive)  # by its suffix
             if len(archive.members) != 1:
                 raise DataError(
                     f"{name}: {plural(len(archive.members), 'array')}, expected 1; name the array: {name}/NAME.npy"

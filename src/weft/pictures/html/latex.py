@@ -9,6 +9,7 @@ between any two tokens; a number is a run of digits.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from weft.pictures.html.elements import Content, Html, data_text, element, join
 from weft.pictures.html.latex_symbols import (
@@ -41,6 +42,11 @@ _ENDS = frozenset({"}", "&", r"\\", r"\right", r"\end", "]", ""})
 
 class _IllFormedError(Exception):
     """A formula that cannot be read."""
+
+
+def has_latex(tokens: Iterable[str]) -> bool:
+    """Whether texts of this vocabulary are formulas: it has commands or, of characters, a backslash."""
+    return any(token.startswith("\\") for token in tokens)
 
 
 def formula(latex: str) -> Html:

@@ -1,12 +1,21 @@
-"""The views beside the translation of one sentence: heads, embeddings, comparisons, training."""
+"""The views beside the translation of one sentence: heads, embeddings, comparisons, pictures, training."""
 
 import gzip
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from weft.apps.serve import training
+import pytest
+
+from apps.serve.page.conftest import Visitor
+from apps.serve.servers import PATIENCE, running_server, settings
+from fixtures.kinds_of_pictures import formulas, write_table
+from weft.apps.serve import create_app, training
+from weft.recipe import make_recipe
 from weft.runs.locks import lock_folder
+from weft.training.train import train
 
 SENTENCE = "a witch must open the bag of the nurse"
 
@@ -330,3 +339,69 @@ def test_a_document_keeps_its_markup(visitor):
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_role("alert").filter(has_text="not well-formed").or_(page.get_by_role("alert")).first.wait_for()
     visitor.problems.clear()  # 422 is the answer to it
+
+
+GRU = {
+    f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in (("kind", "gru"), ("hidden", 8))
+}
+READING = {
+    **{"tokenizer.kind": "picture", "tokenizer.target_kind": "word", "tokenizer.split_punctuation": False},
+    **{"tokenizer.joint": False, "model.embedding": 8, "model.stem.kind": "grid", "model.stem.widths": [2, 3], **GRU},
+    **{"training.steps": 2, "training.batch_tokens": 20_000, "training.validate_every": 0, "training.device": "cpu"},
+    **{"search.kind": "greedy", "name": "formulas"},
+}
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that reads formulas, and begins each with a fraction."""
+    folder = tmp_path_factory.mktemp("reading")
+    table = write_table(folder, formulas(12))
+    target = table.read_text().splitlines()[0].split("\t")[1]
+    values = {**READING, "data.train": str(table), "search.prefix": target, "search.max_length": len(target.split())}
+    assert list(train(make_recipe({}, [f"{key}={json.dumps(value)}" for key, value in values.items()]), folder / "run"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def picture_service(reading: Path, folder: Path) -> Iterator[str]:
+    runs = {"formulas": reading / "run", "recurrent": folder / "recurrent"}
+    with running_server(create_app(runs, settings(deadline=PATIENCE))) as server:
+        yield server.url.rstrip("/")
+
+
+@pytest.fixture
+def reader(browser: Any, picture_service: str) -> Iterator[Visitor]:
+    """A visitor of a service that has the run that reads formulas, and one that reads texts."""
+    visitor = Visitor(browser, picture_service)
+    yield visitor
+    visitor.context.close()
+    assert not visitor.problems
+
+
+def test_a_picture_is_read_and_its_attention_shown(reader: Visitor, reading: Path) -> None:
+    page = reader.open("#picture")
+    page.set_input_files("input[type=file]", reading / "pictures/0.png")
+    page.wait_for_selector(".read-picture .cell")
+    assert page.locator(".output math mfrac").count() == 1
+    tokens = page.locator(".words button")
+    target = (reading / "pairs.tsv").read_text().splitlines()[0].split("\t")[1]
+    assert tokens.all_inner_texts()[: len(target.split())] == target.split()
+    tokens.nth(2).click()
+    assert tokens.nth(2).get_attribute("aria-pressed") == "true"
+    assert page.locator(".position").inner_text() == f"step 3 of {tokens.count()}"
+
+
+def test_other_files_are_refused_in_a_sentence(reader: Visitor, reading: Path) -> None:
+    page = reader.open("#picture")
+    page.set_input_files("input[type=file]", reading / "pairs.tsv")
+    page.wait_for_selector(".error")
+    assert "not a picture" in page.locator(".error").inner_text()
+    assert not page.locator(".read-picture").is_visible()
+
+
+def test_views_of_texts_do_not_offer_models_that_read_pictures(reader: Visitor) -> None:
+    page = reader.open("#text", anew=True)
+    page.wait_for_selector("form.plain select option", state="attached")
+    assert page.locator("form.plain select").first.locator("option").all_inner_texts() == ["recurrent"]
+    assert page.locator("#views a:visible").all_inner_texts()[-2:] == ["Picture", "Training"]

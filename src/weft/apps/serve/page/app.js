@@ -15,6 +15,7 @@ const VIEWS = {
   heads: { title: 'Heads', file: './views/heads.js' },
   embeddings: { title: 'Embeddings', file: './views/embeddings.js' },
   compare: { title: 'Compare', file: './views/compare.js' },
+  picture: { title: 'Picture', file: './views/picture.js' },
   training: { title: 'Training', file: './views/training.js' },
 };
 /** What is kept when another view is opened. */
@@ -31,7 +32,12 @@ let turns = 0;
 
 /** What every view is given. */
 const context = {
+  /** The models whose sources are texts. */
   models: [],
+  /** Those that read pictures, frames or sound. */
+  readers: [],
+  /** All of them. */
+  served: [],
   settings: [],
   limits: {},
   /** Say something to a screen reader. */
@@ -42,7 +48,7 @@ const context = {
   ready: async (model) => {
     if (model.state === 'ready') return model;
     await readModels();
-    const now = context.models.find(({ name }) => name === model.name) ?? model;
+    const now = context.served.find(({ name }) => name === model.name) ?? model;
     if (now.state === 'ready') return now;
     throw new Error(now.problem ?? `${now.name} has no weights yet: watch it in Training, or choose another model.`);
   },
@@ -58,6 +64,12 @@ function showError(error) {
   main.prepend(h('p', { class: 'error', role: 'alert' }, error.message ?? String(error)));
 }
 
+/** Whether a view has a model to show. */
+function isOffered(view) {
+  if (view === 'training') return true;
+  return view === 'picture' ? context.readers.length > 0 : context.models.length > 0 || !context.readers.length;
+}
+
 function showNavigation(current, values) {
   const kept = Object.fromEntries(KEPT.map((name) => [name, values[name]]));
   const list = document.getElementById('views');
@@ -67,6 +79,7 @@ function showNavigation(current, values) {
   }
   for (const link of list.querySelectorAll('a')) {
     const { view } = link.dataset;
+    link.parentElement.hidden = !isOffered(view);
     link.setAttribute('href', address.format({ view, values: kept }));
     if (view === current) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
@@ -108,7 +121,7 @@ async function showAddress() {
   turns += 1;
   const turn = turns;
   const { view: wanted, values } = address.read();
-  const name = VIEWS[wanted] ? wanted : 'text';
+  const name = VIEWS[wanted] && isOffered(wanted) ? wanted : Object.keys(VIEWS).find(isOffered);
   showScheme(values.theme);
   showNavigation(name, values);
   showError(null);
@@ -120,7 +133,7 @@ async function showAddress() {
     document.title = `${VIEWS[name].title} · weft`;
     replace(main, h('h1', { class: 'unseen' }, VIEWS[name].title), shown.view.element);
   }
-  if (VIEWS[wanted] === undefined) history.replaceState(null, '', address.format({ view: name, values }));
+  if (name !== wanted) history.replaceState(null, '', address.format({ view: name, values }));
   await shown.view.update(values).catch((error) => turn === turns && context.fail(error));
   if (turn !== turns) return;
   showNavigation(name, address.read().values);
@@ -161,7 +174,10 @@ async function readModels() {
   const { models, limits } = await api.models();
   const search = Object.fromEntries(context.settings.map((setting) => [setting.name, setting.default]));
   const unknown = { search, examples: [], description: '', has_source: true };
-  context.models.splice(0, context.models.length, ...models.map((model) => ({ ...unknown, ...model })));
+  const served = models.map((model) => ({ ...unknown, ...model }));
+  const readsText = ({ reads = 'text' }) => reads === 'text';
+  const lists = { served, models: served.filter(readsText), readers: served.filter((model) => !readsText(model)) };
+  for (const [name, list] of Object.entries(lists)) context[name].splice(0, context[name].length, ...list);
   Object.assign(context, { limits });
 }
 
@@ -169,7 +185,7 @@ async function readModels() {
 async function waitForModels() {
   for (let attempt = 0; attempt < PATIENCE; attempt += 1) {
     await readModels();
-    const loading = context.models.filter(({ state }) => state === 'loading');
+    const loading = context.served.filter(({ state }) => state === 'loading');
     if (!loading.length) return;
     replace(main, h('p', { class: 'loading' }, `Loading ${loading.map(({ name }) => name).join(', ')} …`));
     await new Promise((resolve) => setTimeout(resolve, 1000));
