@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -50,7 +49,7 @@ async def loaded_model(request: Request, name: str | None) -> ServedModel:
 async def translation_payload(request: Request, body: TranslateRequest) -> tuple[ServedModel, dict[str, Any]]:
     """The model and what its worker is sent, but for the texts."""
     settings = settings_of(request)
-    check_texts(body.texts, settings)
+    check_texts(body.texts, settings, reads_arrays=True)
     check_texts([body.prefix], settings, "prefix")
     for name, given in (("trace", body.trace), ("prefix_ids", body.prefix_ids), ("edits", body.edits)):
         if given and len(body.texts) != 1:
@@ -59,6 +58,7 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
         limit = f"at most {settings.max_output:,} are accepted"
         raise ServiceError(422, f"prefix_ids: {len(body.prefix_ids):,} tokens; {limit}")
     model = await loaded_model(request, body.model)
+    check_texts(body.texts, settings, reads_arrays=model.reads_arrays)
     search = search_of(model, body, settings)
     check_n_best(body.n_best, search, settings)
     payload = {
@@ -78,15 +78,14 @@ def known_of(body: TranslateRequest, model: ServedModel) -> dict[str, str]:
     known = {name: value for name, value in (("glossary", body.glossary), ("memory", body.memory)) if value}
     if not known:
         return known
-    from weft.translation.glossary import Glossary
-    from weft.translation.translation_memory import TranslationMemory
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
 
     if not model.info["has_source"]:
         raise ServiceError(422, f"{next(iter(known))}: {model.name} continues prompts, which have no translations")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a glossary that contradicts itself
-            _ = [(Glossary if name == "glossary" else TranslationMemory).parse(text) for name, text in known.items()]
+        for name, text in known.items():
+            (Glossary if name == "glossary" else TranslationMemory).parse(text)
     except DataError as error:
         raise ServiceError(422, str(error)) from None
     return known

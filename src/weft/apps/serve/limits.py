@@ -53,12 +53,17 @@ class OutputLimits(LengthLimits):
         return min(super().limit(source_length, max_ratio=max_ratio, max_extra=max_extra), self.longest)
 
 
-def check_texts(texts: Sequence[str], settings: ServeSettings, name: str = "text") -> None:
-    """Fail if there are too many texts, or if one is too long or not valid text."""
+def check_texts(
+    texts: Sequence[str], settings: ServeSettings, name: str = "text", *, reads_arrays: bool = False
+) -> None:
+    """Fail if there are too many texts, or if one is too long or not valid text.
+
+    ``reads_arrays``: whether the model may read the URL of a picture or of frames, which only ``max_body`` limits.
+    """
     if len(texts) > settings.max_lines:
         raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are accepted at once")
     for text in texts:
-        if len(text) > settings.max_characters and not text.startswith("data:"):  # an array; max_body limits it
+        if len(text) > settings.max_characters and not (reads_arrays and text.startswith("data:")):
             limit = f"at most {settings.max_characters:,} are accepted"
             raise ServiceError(413, f"{name}: a text of {len(text):,} characters; {limit}; split it")
         check_unicode(text, name)
