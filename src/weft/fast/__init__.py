@@ -64,7 +64,7 @@ VERSIONS: tuple[Version, ...] = (
         "search.beam.BeamStep.update",
         "searching.top_k:native_update",
         applies="is_native_update",
-        test="searching/test_native_beam.py",
+        test="searching/test_top_k_native_update.py",
     ),
     Version(
         "search.beam.backtrace",

@@ -98,6 +98,16 @@ def find_native_steps(model: StepModel, memory: Any, *, rows: int, return_attent
     return native_steps(cast(Seq2Seq, model), memory, rows=rows, return_attention=return_attention)
 
 
+def native_or_sentence_steps(
+    model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool
+) -> StepModel | None:
+    """The native steps of one sentence; where there are none, those in PyTorch."""
+    from weft.fast.steps.one_sentence_transformer import sentence_steps
+
+    native = native_steps(model, memory, rows=rows, return_attention=return_attention)
+    return native or sentence_steps(model, memory, rows=rows, return_attention=return_attention)
+
+
 def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool) -> NativeSteps | None:
     """The steps of one sentence with ``rows`` hypotheses; None where this module has none."""
     decoder, keys_BHSD = cast(TransformerDecoder, model.decoder), memory.layers[0].keys

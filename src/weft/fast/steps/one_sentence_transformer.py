@@ -65,13 +65,12 @@ def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_
         steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
         return None if steps is None else StartedModel(steps, model.tokens)
     if isinstance(model, nn.Module) and is_plain_transformer(model):
-        seq2seq, wanted = cast("Seq2Seq", model), {"rows": rows, "return_attention": return_attention}
-        if compiled.loaded is not None:
-            from weft.fast.steps.native_transformer import native_steps
+        seq2seq = cast("Seq2Seq", model)
+        if compiled.loaded is None:
+            return sentence_steps(seq2seq, memory, rows=rows, return_attention=return_attention)
+        from weft.fast.steps.native_transformer import native_or_sentence_steps
 
-            if (native := native_steps(seq2seq, memory, **wanted)) is not None:
-                return native
-        return sentence_steps(seq2seq, memory, **wanted)
+        return native_or_sentence_steps(seq2seq, memory, rows=rows, return_attention=return_attention)
     return None
 
 
