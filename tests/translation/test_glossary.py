@@ -149,3 +149,14 @@ def test_terms_that_cannot_be_placed_are_flagged(trained) -> None:
 def test_other_searches_refuse_a_glossary(trained) -> None:
     with pytest.raises(SearchError, match=r"glossary: cannot be used with search\.kind = 'sample'; use beam or greedy"):
         trained.translate("a", kind="sample", glossary={"a": "b"})
+
+
+def test_the_longest_term_counts_and_parts_of_longer_ones_that_do_not_follow() -> None:
+    """Also where the words between belong to no term, and where the longest is written otherwise."""
+    glossary = Glossary.of({"a": "1", "a b c d": "4", "a b": "2", "A B C": "3"})
+    assert glossary.terms_of(["a b c", "a b c d", "A B C", "a x a b c e"]) == [
+        [("2",)],
+        [("4",)],
+        [("3",)],
+        [("1",), ("2",)],
+    ]

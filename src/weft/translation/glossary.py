@@ -173,19 +173,27 @@ class Glossary:
         terms: list[Variants] = []
         start = 0
         while start < len(units):
-            longest = min(self._longest.get(folded[start], 0), len(units) - start)
-            for length in range(longest, 0, -1):
-                key = " ".join(folded[start : start + length])
-                surface = [unit[0] for unit in units[start : start + length]]
-                entries = [entry for entry in self._entries.get(key, ()) if entry.exact in (None, " ".join(surface))]
-                if entries:
-                    kept = source[units[start].start() : units[start + length - 1].end()]
-                    terms.append(tuple(dict.fromkeys(one for entry in entries for one in entry.targets or (kept,))))
-                    start += length
-                    break
-            else:
-                start += 1
+            found, end = self._longest_term(units, folded, start)
+            if found:
+                kept = source[units[start].start() : units[end - 1].end()]
+                terms.append(tuple(dict.fromkeys(one for entry in found for one in entry.targets or (kept,))))
+            start = max(end, start + 1)
         return terms
+
+    def _longest_term(
+        self, units: Sequence[re.Match[str]], folded: Sequence[str], start: int
+    ) -> tuple[list[_Entry], int]:
+        """The entries of the longest term that begins at a word of a source, and the word after it; none if there is
+        no such term."""
+        best: list[_Entry] = []
+        best_end, key = start, ""
+        for end in range(start + 1, min(start + self._longest.get(folded[start], 0), len(units)) + 1):
+            key = f"{key} {folded[end - 1]}" if key else folded[start]
+            if key in self._entries:
+                surface = " ".join(unit[0] for unit in units[start:end])
+                if entries := [entry for entry in self._entries[key] if entry.exact in (None, surface)]:
+                    best, best_end = entries, end
+        return best, best_end
 
 
 def _rows(lines: Iterable[str]) -> Iterable[tuple[int, str, str]]:

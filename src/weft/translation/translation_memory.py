@@ -229,15 +229,13 @@ def search_with_memory(
 ) -> list[Translation]:
     """The outputs of a request: those that the memory has, and for the others what is searched, with similar pairs."""
     known = TranslationMemory.of(memory)
-    matches = [known.find(source) for source in request.texts]
+    observer = request.observer
+    matches = [
+        () if observer is not None and observer.is_abandoned(row) else known.find(source)
+        for row, source in enumerate(request.texts)
+    ]
     others = [row for row, similar in enumerate(matches) if not (similar and similar[0].exact)]
-    rest = replace(
-        request,
-        texts=[request.texts[row] for row in others],
-        prefixes=[request.prefixes[row] for row in others] if request.prefixes else (),
-        required=[request.required[row] for row in others] if request.required else (),
-        terms=[request.terms[row] for row in others] if request.terms else (),
-    )
+    rest = request.select(others)
     searched = iter(search(rest) if others else ())
     outputs: list[Translation] = []
     for source, similar in zip(request.texts, matches, strict=True):

@@ -15,6 +15,7 @@
     scores          4 · min(tokens, 4,096) · 3 V, and the encoder                tokens (P + V D)
     heads           100 · (L_e H_e S² + L_d H_d T² + L_c H_c S T)               those of a search and of both stacks
     walk            the search, and a search with K = 1                         as the searches
+    known           100 for each character of a glossary and a memory           –
 
 A worker knows the tokens. It refuses an operation that cannot fit into its memory (`ServeSettings.memory`) or, by the
 speed of the operations before it, into the time of a request (`ServeSettings.deadline`), and says why; what fits waits
@@ -41,6 +42,8 @@ STEP_OVERHEAD = 5e6
 """The time of a step of a search that does not depend on its size, in multiplications."""
 WEIGHT_BYTES = 100
 """Bytes of an attention weight in a response: as a tensor, an array, a Python number and JSON."""
+KNOWN_BYTES = 100
+"""Bytes of a character of a glossary or a translation memory, with the index of its words."""
 OVERHEAD = 8 << 20
 """Bytes of an operation of any size: buffers of matrix products, Python objects."""
 
@@ -143,6 +146,10 @@ class ModelShape(NamedTuple):
 
     def operation(self, name: str, payload: dict[str, Any], lengths: Sequence[Lengths]) -> Cost:
         """The cost of an operation by its name, for the payload that a worker is sent."""
+        return self.computation(name, payload, lengths) + Cost(KNOWN_BYTES * known_characters(payload), 0.0)
+
+    def computation(self, name: str, payload: dict[str, Any], lengths: Sequence[Lengths]) -> Cost:
+        """The cost of the model's part of an operation."""
         search, n_best = payload.get("search", {}), payload.get("n_best", 1)
         if name == "score":
             return self.score(lengths)
@@ -159,6 +166,11 @@ class ModelShape(NamedTuple):
         if name == "neighbors":
             return Cost(FLOAT * 3 * self.vocabulary * self.width, self.vocabulary * self.width)
         return Cost(0, 0)
+
+
+def known_characters(payload: dict[str, Any]) -> int:
+    """The characters of the glossary and of the translation memory of an operation."""
+    return len(payload.get("glossary") or "") + len(payload.get("memory") or "")
 
 
 def has_target(payload: dict[str, Any]) -> bool:

@@ -237,6 +237,11 @@ class ServedModel:
         """Whether one of its runs is being trained, so that it may have no weights yet."""
         return any(lock_owner(run) is not None for run in self.runs)
 
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether its sources are pictures, frames or sound."""
+        return bool(self.info.get("reads_arrays"))
+
     def record(self) -> dict[str, Any]:
         """The entry of /api/models."""
         source, target = self.languages

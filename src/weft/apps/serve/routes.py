@@ -100,7 +100,7 @@ async def translate_formatted(request: Request, body: TranslateRequest) -> Respo
         raise ServiceError(422, f"{name}: for single sentences, not with format = {body.format!r}")
     if body.n_best != 1:
         raise ServiceError(422, f"n_best: {body.n_best}; a text with format = {body.format!r} has one output")
-    documents = await documents_of(body.texts, body.format, "text")
+    documents = await documents_of(request, body.texts, body.format, "text")
     model, payload = await translation_payload(request, body.model_copy(update={"text": ""}))
     if not model.info["has_source"]:
         raise ServiceError(422, f"format: {body.format!r}; {model.name} continues prompts, which are no documents")
@@ -128,11 +128,13 @@ def score_parts(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, st
 async def score(request: Request, body: ScoreRequest) -> Response:
     """log p(target | source) of pairs."""
     settings = settings_of(request)
-    check_texts([source for source, _ in body.pairs], settings, "pairs")
+    sources = [source for source, _ in body.pairs]
+    check_texts(sources, settings, "pairs", may_be_arrays=True)
     check_texts([target for _, target in body.pairs], settings, "pairs")
     if body.edits and len(body.pairs) != 1:
         raise ServiceError(422, f"edits: for one pair at a time; {len(body.pairs)} were given")
     model = await loaded_model(request, body.model)
+    check_texts(sources, settings, "pairs", may_be_arrays=model.reads_arrays)
     if not body.pairs:
         return listed(model.name, "scores", [])
     scores: list[bytes] = []
@@ -169,13 +171,15 @@ async def inspection_payload(
 ) -> tuple[ServedModel, dict[str, Any]]:
     """The model and what its worker is sent, for a text and its translation or a given target."""
     settings = settings_of(request)
-    check_texts([body.text, body.target or ""], settings)
+    check_texts([body.text], settings, may_be_arrays=True)
+    check_texts([body.target or ""], settings, "target")
     if len(body.target_ids or ()) > settings.max_output:
         limit = f"at most {settings.max_output:,} are accepted"
         raise ServiceError(422, f"target_ids: {len(body.target_ids or ()):,} tokens; {limit}")
     if not body.text.strip():
         raise ServiceError(422, f"text: it is empty; there is nothing {purpose}")
     model = await loaded_model(request, body.model)
+    check_texts([body.text], settings, may_be_arrays=model.reads_arrays)
     search = search_of(model, body, settings)
     return model, {"texts": [body.text], "target": body.target, "target_ids": body.target_ids, "search": search}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from weft.translation.inputs import describe
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
 
+Value = TypeVar("Value")
 OBSERVED_CANDIDATES = 100
 """Candidates of a step of greedy search or sampling that an observer sees."""
 COMPLETION_LENGTH = 100
@@ -86,12 +87,12 @@ class TranslationRequest:
         return replace(
             self,
             observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
-            texts=[self.texts[row] for row in indices] if self.texts else (),
-            sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
-            prefixes=[self.prefixes[row] for row in indices] if self.prefixes else (),
-            required=[self.required[row] for row in indices] if self.required else (),
-            terms=[self.terms[row] for row in indices] if self.terms else (),
-            decoders=[self.decoders[row] for row in indices] if self.decoders else (),
+            texts=_of_rows(self.texts, indices),
+            sources=sources.select(indices) if isinstance(sources, IdRows) else _of_rows(sources, indices),
+            prefixes=_of_rows(self.prefixes, indices),
+            required=_of_rows(self.required, indices),
+            terms=_of_rows(self.terms, indices),
+            decoders=_of_rows(self.decoders, indices),
         )
 
     def max_lengths(self, model: Model) -> list[int]:
@@ -161,6 +162,11 @@ def as_count(value: Any, name: str) -> int:
     if (number := value.__index__()) < 1:
         raise SearchError(f"{name}: {number} was given, expected at least 1")
     return int(number)
+
+
+def _of_rows(values: Sequence[Value], rows: Iterable[int]) -> Sequence[Value]:
+    """The values of some of the sources; none if there are none."""
+    return [values[row] for row in rows] if len(values) else ()
 
 
 class _RowsObserver:
