@@ -32,7 +32,7 @@ SHORT = 0.05
 """Seconds below which the time of an operation is mostly overhead."""
 KEPT_SPEEDS = 8
 NICENESS = 10
-"""Priority of the threads of long operations: the short ones beside them go first."""
+"""By how much the priority of the threads of long operations is lower: the short ones beside them go first."""
 
 
 class Cancellation(TorchFunctionMode):
@@ -81,7 +81,8 @@ class Speeds:
 def lower_priority() -> None:
     """Let the other threads of this process go first."""
     with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + NICENESS, 19))
 
 
 def model_shape(translator: Translator) -> ModelShape:
