@@ -102,12 +102,13 @@ def main() -> None:
 
     import ctranslate2
 
+    from weft.fast.steps.quantization import quantize
     from weft.recipe import SearchSettings
     from weft.text.specials import END
     from weft.translation.engines.ctranslate2.export import export
     from weft.translation.engines.ctranslate2.model import CPU_BATCH, CTranslate2Model
     from weft.translation.engines.ctranslate2.search import search
-    from weft.translation.engines.interface import EngineRequest
+    from weft.translation.engines.interface import TranslationRequest
     from weft.translation.engines.torch import TorchEngine
 
     torch.set_num_threads(given.threads)
@@ -119,7 +120,8 @@ def main() -> None:
     tokens = [[*map(str, source[:-1]), "</s>"] for source in sources]
     with tempfile.TemporaryDirectory() as place:
         run = make_run()
-        torch_engine = TorchEngine(run.model, run.tokenizers.target)
+        network = quantize(run.model) if given.quantization == "int8" else run.model
+        torch_engine = TorchEngine(network, run.tokenizers.target)
         folder = export(run, Path(place) / "model", quantization=given.quantization)
         model = CTranslate2Model(folder, threads=given.threads)
         inter, intra = (1, given.threads) if given.latency else (given.threads, 1)
@@ -129,7 +131,7 @@ def main() -> None:
             found: list[Any] = []
 
             def by_engine(options: Any = options, found: list[Any] = found) -> None:
-                request = EngineRequest(sources, [[]] * len(sources), SearchSettings(**options))
+                request = TranslationRequest(sources=sources, settings=SearchSettings(**options))
                 found[:] = search(model, request, max_lengths=limits)
 
             def by_hand(size: int = size) -> None:
@@ -143,9 +145,8 @@ def main() -> None:
                 assert all(answer.hypotheses[0] is not None for answer in answers)
 
             def by_torch(options: Any = options, chosen: Any = sources) -> None:
-                torch_engine.search(
-                    EngineRequest(chosen, [[]] * len(chosen), SearchSettings(**options, no_loops=False))
-                )
+                settings = SearchSettings(**options, no_loops=False)
+                torch_engine.search(TranslationRequest(sources=chosen, settings=settings))
 
             if given.latency:
                 calls = list(zip(sources, tokens, limits, strict=True))[:100]

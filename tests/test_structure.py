@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -88,7 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "pairs": {
         *("training", "evaluation", "translation", "runs", "models", "data", "text", "recipe"),
-        *("files", "errors", "runtime"),
+        *("ragged", "files", "errors", "runtime"),
         "interop.portability",  # to which formats a model can be exported
     },
 }
@@ -333,6 +334,15 @@ def test_kernels_name_what_they_equal() -> None:
         if package_of(path) == "fast" and path.name != "__init__.py":
             docstring = ast.get_docstring(tree_of(path)) or ""
             assert "tests/" in docstring, f"{path.relative_to(SOURCE)}: names no test"
+
+
+def test_a_wheel_has_every_file_of_the_package() -> None:
+    """Patterns of pyproject.toml match all files but Python's: those of a clone and of a wheel are the same."""
+    settings = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text("utf-8"))
+    patterns = settings["tool"]["setuptools"]["package-data"]["weft"]
+    packed = {path for pattern in patterns for path in SOURCE.glob(pattern)}
+    files = {path for path in SOURCE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert files <= packed
 
 
 def test_lists_of_files_are_complete() -> None:

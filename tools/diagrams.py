@@ -1,9 +1,7 @@
 """Diagrams of the course: architectures and steps as SVG, for light and dark pages.
 
-    python tools/diagrams.py            writes docs/images/diagrams/*.svg
-    python tools/diagrams.py --check    fails if one of them is not current
-
-A diagram is a list of boxes and arrows on a grid; colors follow the reader's choice of a light or a dark page.
+python tools/diagrams.py            writes docs/images/diagrams/*.svg
+python tools/diagrams.py --check    fails if one of them is not current
 """
 
 from __future__ import annotations
@@ -11,90 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
-from typing import NamedTuple
+
+import step_diagrams
+from drawing import Diagram
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs/images/diagrams"
-STYLE = """
-  .page { fill: #ffffff } .box { fill: #f4f6f8; stroke: #7b8794 } .main { fill: #deebf7; stroke: #08519c }
-  .group { fill: none; stroke: #9aa5b1; stroke-dasharray: 4 3 }
-  text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #1f2933; text-anchor: middle }
-  .note { font-size: 12px; fill: #52606d } .tip { fill: #52606d }
-  .line { stroke: #52606d; fill: none; stroke-width: 1.5 }
-  @media (prefers-color-scheme: dark) {
-    .page { fill: #1e2129 } .box { fill: #2a2f3a; stroke: #9aa5b1 } .main { fill: #16365c; stroke: #9ecae1 }
-    text { fill: #e6eaf0 } .note { fill: #b8c1cc } .group { stroke: #7b8794 }
-    .line { stroke: #b8c1cc } .tip { fill: #b8c1cc }
-  }
-"""
-
-
-class Box(NamedTuple):
-    """A labeled rectangle; its center and size are in pixels."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    @property
-    def top(self) -> tuple[float, float]:
-        return self.x, self.y - self.height / 2
-
-    @property
-    def bottom(self) -> tuple[float, float]:
-        return self.x, self.y + self.height / 2
-
-    @property
-    def left(self) -> tuple[float, float]:
-        return self.x - self.width / 2, self.y
-
-    @property
-    def right(self) -> tuple[float, float]:
-        return self.x + self.width / 2, self.y
-
-
-class Diagram:
-    """Boxes, arrows and notes, in the order in which they are drawn."""
-
-    def __init__(self, width: int, height: int, title: str) -> None:
-        self.width, self.height, self.title = width, height, title
-        self.parts: list[str] = []
-
-    def box(self, x: float, y: float, text: str, *, width: float = 76, height: float = 34, kind: str = "box") -> Box:
-        corner = f'x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" height="{height:g}"'
-        self.parts.append(f'<rect class="{kind}" {corner} rx="6"/>')
-        self.text(x, y + 5, text)
-        return Box(x, y, width, height)
-
-    def group(self, x: float, y: float, width: float, height: float, text: str) -> None:
-        self.parts.append(f'<rect class="group" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8"/>')
-        self.note(x + 12 + 3.4 * len(text), y + 16, text)
-
-    def text(self, x: float, y: float, text: str) -> None:
-        self.parts.append(f'<text x="{x:g}" y="{y:g}">{escape(text)}</text>')
-
-    def note(self, x: float, y: float, text: str) -> None:
-        self.parts.append(f'<text class="note" x="{x:g}" y="{y:g}">{escape(text)}</text>')
-
-    def arrow(self, *points: tuple[float, float]) -> None:
-        path = " ".join(f"{x:g},{y:g}" for x, y in points)
-        self.parts.append(f'<polyline class="line" points="{path}" marker-end="url(#tip)"/>')
-
-    def svg(self) -> str:
-        size = f'width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}"'
-        marker = '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        return "\n".join(
-            (
-                f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-                f"<title>{escape(self.title)}</title><style>{STYLE}</style>",
-                f'<defs>{marker}<path class="tip" d="M0,0 L8,4 L0,8 z"/></marker></defs>',
-                f'<rect class="page" width="{self.width}" height="{self.height}"/>',
-                *self.parts,
-                "</svg>\n",
-            )
-        )
 
 
 def recurrent() -> Diagram:
@@ -166,94 +86,6 @@ def encoder_decoder() -> Diagram:
         diagram.arrow(before.right, state.left)
         before = state
     diagram.note(360, 105, "s₀ = h₃")
-    return diagram
-
-
-def attention() -> Diagram:
-    """One step of a decoder with attention."""
-    diagram = Diagram(720, 330, "One step of attention: scores, weights, context")
-    words = ("he", "hit", "me", "with")
-    query = diagram.box(620, 255, "sₜ", width=60, kind="main")
-    total = diagram.box(250, 45, "context  Σ α h", width=150, kind="main")
-    for index, word in enumerate(words):
-        x = 70 + 120 * index
-        state = diagram.box(x, 255, f"h{'₁₂₃₄'[index]}", width=60)
-        score = diagram.box(x, 180, f"sₜ · h{'₁₂₃₄'[index]}", width=84)
-        weight = diagram.box(x, 110, f"α{'₁₂₃₄'[index]}", width=50)
-        diagram.text(x, 315, word)
-        diagram.arrow((x, 298), state.bottom)
-        diagram.arrow(state.top, score.bottom)
-        diagram.arrow(score.top, weight.bottom)
-        diagram.arrow(weight.top, (total.x + 30 * (index - 1.5), 62))
-        diagram.arrow((query.x, 238), (query.x, 217), (x + 28, 217), (x + 28, 197))
-    diagram.note(545, 114, "softmax: sum 1")
-    joined = diagram.box(620, 45, "[context ; sₜ]", width=130)
-    diagram.arrow(total.right, joined.left)
-    diagram.arrow((640, 238), (640, 62))
-    diagram.note(620, 290, "query")
-    return diagram
-
-
-def self_attention() -> Diagram:
-    """The six steps for the first of two words, with the numbers of chapter 12."""
-    diagram = Diagram(690, 500, "Self-attention in six steps, for the first of two words")
-    steps = ("1  query, keys, values", "2  scores", "3  ÷ √64", "4  softmax", "5  weigh", "6  sum")
-    for step, y in zip(steps, (350, 285, 230, 175, 120, 45), strict=True):
-        diagram.note(85, y + 4, step)
-    query = diagram.box(215, 350, "q₁", width=50, kind="main")
-    total = diagram.box(405, 45, "z₁ = 0.88 v₁ + 0.12 v₂", width=190, kind="main")
-    for index, (word, numbers) in enumerate((("Thinking", (112, 14, 0.88)), ("Machines", (96, 12, 0.12)))):
-        x, name = 300 + 230 * index, "₁₂"[index]
-        vector = diagram.box(x, 420, f"x{name}", width=60)
-        diagram.text(x, 482, word)
-        diagram.arrow((x, 465), vector.bottom)
-        key, value = (diagram.box(x + shift, 350, f"{kind}{name}", width=50) for shift, kind in ((0, "k"), (80, "v")))
-        for target in (key, value, query)[: 3 - index]:
-            diagram.arrow(vector.top, target.bottom)
-        score = diagram.box(x, 285, f"q₁ · k{name} = {numbers[0]}", width=120)
-        scaled, weight = (diagram.box(x, y, f"{n}", width=60) for y, n in ((230, numbers[1]), (175, numbers[2])))
-        weighed = diagram.box(x, 120, f"{numbers[2]} v{name}", width=80)
-        for low, high in ((key, score), (score, scaled), (scaled, weight), (weight, weighed)):
-            diagram.arrow(low.top, high.bottom)
-        diagram.arrow(query.top, (215, 318), (x - 30, 318), (x - 30, 302))
-        diagram.arrow(value.top, (value.x, 120), weighed.right)
-        diagram.arrow(weighed.top, (total.x + 60 * (2 * index - 1), 62))
-    return diagram
-
-
-def mask() -> Diagram:
-    """Scores, the mask that is added to them, and the weights."""
-    diagram = Diagram(640, 190, "A causal mask is added to the scores, before the softmax")
-    scores = (("2", "1", "0"), ("1", "2", "1"), ("0", "1", "2"))
-    added = (("0", "−∞", "−∞"), ("0", "0", "−∞"), ("0", "0", "0"))
-    weights = (("1", "0", "0"), ("0.27", "0.73", "0"), ("0.09", "0.24", "0.67"))
-    for left, name, rows in ((60, "scores", scores), (265, "mask M", added), (490, "weights", weights)):
-        diagram.note(left + 48, 172, name)
-        for row, cells in enumerate(rows):
-            for column, cell in enumerate(cells):
-                kind = "main" if column <= row else "box"
-                diagram.box(left + 48 * column, 40 + 40 * row, cell, width=46, height=38, kind=kind)
-    diagram.text(210, 85, "+")
-    diagram.arrow((395, 80), (458, 80))
-    diagram.note(426, 70, "softmax")
-    return diagram
-
-
-def multi_head() -> Diagram:
-    """Four heads of self-attention."""
-    diagram = Diagram(620, 330, "Multi-head attention: smaller spaces side by side, then joined")
-    words = diagram.box(310, 270, "X: n words of d numbers", width=220)
-    joined = diagram.box(310, 110, "[head₁ ; head₂ ; head₃ ; head₄]", width=260)
-    output = diagram.box(310, 45, "W_O", width=90, kind="main")
-    diagram.text(310, 316, "source or target")
-    diagram.arrow((310, 300), words.bottom)
-    for index in range(4):
-        x = 85 + 150 * index
-        head = diagram.box(x, 190, "Q, K, V of d/4", width=120, kind="main")
-        diagram.arrow((310 + 50 * (index - 1.5), 253), head.bottom)
-        diagram.arrow(head.top, (310 + 60 * (index - 1.5), 127))
-    diagram.arrow(joined.top, output.bottom)
-    diagram.arrow(output.top, (310, 8))
     return diagram
 
 
@@ -337,17 +169,66 @@ def _column(diagram: Diagram, x: float, start: float, parts: tuple[str, ...], wo
         below = box
 
 
+def norm_placement() -> Diagram:
+    """A sub-layer with its norm after the sum, and before it."""
+    diagram = Diagram(560, 330, "Post-norm, as published in 2017, and pre-norm")
+    columns = ((140, "post-norm", ("sub-layer", "+", "norm")), (420, "pre-norm", ("norm", "sub-layer", "+")))
+    for x, name, parts in columns:
+        diagram.note(x, 322, name)
+        diagram.text(x, 292, "x")
+        below, start = None, (x, 275)
+        for part, y in zip(parts, (215, 140, 65), strict=True):
+            box = diagram.box(x, y, part, width=44 if part == "+" else 110, kind="main" if part == "norm" else "box")
+            diagram.arrow(below.top if below else start, box.bottom)
+            if part == "+":
+                diagram.arrow((x, 258), (x + 95, 258), (x + 95, y), box.right)
+            below = box
+        assert below is not None
+        diagram.arrow(below.top, (x, 15))
+    return diagram
+
+
+def adapter() -> Diagram:
+    """Two small matrices beside a weight that stays as it is."""
+    diagram = Diagram(520, 300, "An adapter: two small trained matrices beside a weight that stays")
+    diagram.text(250, 284, "x")
+    weight = diagram.box(150, 150, "W: d × d, stays", width=170, height=70)
+    down = diagram.box(380, 190, "W_down: ρ × d", width=130, kind="main")
+    up = diagram.box(380, 115, "W_up: d × ρ", width=130, kind="main")
+    total = diagram.box(250, 50, "+", width=44)
+    diagram.arrow((240, 268), (150, 240), weight.bottom)
+    diagram.arrow((260, 268), (380, 240), down.bottom)
+    diagram.arrow(down.top, up.bottom)
+    diagram.arrow(weight.top, (236, 67))
+    diagram.arrow(up.top, (264, 67))
+    diagram.note(352, 74, "× κ")
+    diagram.arrow(total.top, (250, 10))
+    return diagram
+
+
 DIAGRAMS: dict[str, Callable[[], Diagram]] = {
     "recurrent": recurrent,
     "lstm": lstm,
     "encoder-decoder": encoder_decoder,
-    "attention-step": attention,
-    "self-attention": self_attention,
-    "mask": mask,
-    "multi-head": multi_head,
+    "attention-step": step_diagrams.attention,
+    "self-attention": step_diagrams.self_attention,
+    "mask": step_diagrams.mask,
+    "multi-head": step_diagrams.multi_head,
     "between": between,
     "stack": stack,
     "transformer": transformer,
+    "writing": step_diagrams.writing,
+    "teacher-forcing": step_diagrams.teacher_forcing,
+    "placement": step_diagrams.placement,
+    "scores": step_diagrams.scores,
+    "links": step_diagrams.links,
+    "merges": step_diagrams.merges,
+    "embedding": step_diagrams.embedding,
+    "norm-placement": norm_placement,
+    "visibility": step_diagrams.visibility,
+    "batch": step_diagrams.batch,
+    "pooling": step_diagrams.pooling,
+    "adapter": adapter,
 }
 
 

@@ -1,22 +1,47 @@
-"""Every model that the automatic choice can make is exported to the formats that are stated before it is trained, and
-to no other: those refuse it with the stated reason."""
+"""Every model that the automatic choice can make, or that can win a race, is exported to the formats that are stated
+before it is trained, and to no other: those refuse it with the stated reason."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from journeys.journeys import Journey, journeys, recipe_with
+from journeys.journeys import Journey, journeys, kinds_of_rows, recipe_with, sizes_of, structure, write_rows
 from weft.data.preparation import prepare
 from weft.errors import RecipeError
 from weft.interop.export import FORMATS
 from weft.interop.onnx.exporting import check_exportable
 from weft.interop.portability import Portability, portability
 from weft.models.build import build_model
+from weft.pairs.profiling.inputs import PairsArgument
+from weft.pairs.recommendation.proposals import propose
+from weft.pairs.recommendation.recommend import recommend_recipe
 from weft.runs.load import LoadedRun, set_copy_table
 
-AUTOMATIC = [name for name in journeys() if name.startswith("pairs-")]
+AUTOMATIC = {name: journey for name, journey in journeys().items() if name.startswith("pairs-")}
+
+
+@cache
+def raced() -> dict[str, Journey]:
+    """Candidates of races whose structure no automatic choice has."""
+    every, seen = {}, {structure(journey.recipe) for journey in AUTOMATIC.values()}
+    with TemporaryDirectory() as folder:
+        pairs = Path(folder) / "pairs.tsv"
+        for kind, rows in kinds_of_rows().items():
+            write_rows(pairs, rows)
+            for candidate in propose(recommend_recipe(PairsArgument(str(pairs))), device="cpu"):
+                if structure(candidate.recipe) not in seen:
+                    seen.add(structure(candidate.recipe))
+                    name, recipe = f"raced-{kind}-{candidate.name}", candidate.recipe
+                    recipe = recipe_with(recipe, ['data.train="pairs.tsv"'])
+                    every[name] = Journey(name, "pairs.tsv", sizes_of(recipe), recipe, rows)
+    return every
+
+
+CHOSEN = {**AUTOMATIC, **raced()}
 
 
 def untrained_run(journey: Journey, folder: Path) -> LoadedRun:
@@ -42,18 +67,18 @@ def check(run: LoadedRun, stated: Portability, folder: Path, *, traces: bool) ->
         assert any(FORMATS[stated.format](run, folder, "float32").iterdir())
 
 
-@pytest.mark.parametrize("name", AUTOMATIC)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_stated_formats(name: str, tmp_path: Path) -> None:
     for package in ("ctranslate2", "onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
-    run = untrained_run(journeys()[name], tmp_path)
+    run = untrained_run(CHOSEN[name], tmp_path)
     for stated in portability(run.recipe):
         check(run, stated, tmp_path / stated.format, traces=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", AUTOMATIC)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_graphs(name: str, tmp_path: Path) -> None:
-    run = untrained_run(journeys()[name], tmp_path)
+    run = untrained_run(CHOSEN[name], tmp_path)
     [onnx] = [stated for stated in portability(run.recipe) if stated.format == "onnx"]
     check(run, onnx, tmp_path / "onnx", traces=True)

@@ -89,6 +89,7 @@ IN_TRAINING: dict[str, tuple[Any, dict[str, Any]]] = {
     "data.valid_size": (5, GENERATED),
     "data.options": ({"length": 3}, GENERATED),
     "data.pipeline": (PIPELINE, {}),
+    "data.variants": (3, {"data.pipeline": [{"kind": "noise", "drop": 0.3}]}),
     "data.max_length": (9, {}),
     "data.holdout.test": (0.3, {}),
     "data.streaming": (True, {}),

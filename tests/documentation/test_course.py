@@ -38,7 +38,7 @@ def course() -> Any:
         import course
 
         yield course
-        for name in ("course", "notebook", "equations", "slides"):
+        for name in ("course", "notebook", "equations", "slides", "drawing", "step_diagrams"):
             sys.modules.pop(name, None)
 
 
@@ -168,7 +168,7 @@ def test_the_pictures_are_those_that_the_chapters_show() -> None:
     assert shown == {path.name for path in (ROOT / "docs/images/course").iterdir()}
 
 
-def test_diagrams_are_current_and_shown() -> None:
+def test_diagrams_are_current_and_shown(course: ModuleType) -> None:
     from fixtures.scripts import load_script
 
     tool = load_script(ROOT / "tools/diagrams.py")
@@ -187,6 +187,41 @@ def test_every_lab_belongs_to_a_chapter() -> None:
     named = {lab for name in NAMES for lab in re.findall(r"^\$ weft lab (\w+)$", text_of(name), flags=re.M)}
     listed = (ROOT / "docs/course/index.md").read_text("utf-8")
     assert named == set(LABS) and all(f"`{lab}`" in listed for lab in named)
+
+
+OPERATORS = set(
+    re.findall(
+        r"\w+",
+        """log exp ln sin cos tanh max min argmax frac sqrt sum prod binom partial left right infty cdot cdots dots
+    times odot top mid in le ge ne pm cap cup supseteq approx leftarrow Longrightarrow neg quad qquad lvert rvert lVert
+    rVert mathrm text texttt begin end cases bmatrix""",
+    )
+)
+
+
+def symbols(page: str) -> set[str]:
+    """The letters of the equations, with their accents; names of functions and words are left out."""
+    prose = re.sub(r"^```(?:python|sh|text|console)\n.*?^```", "", page, flags=re.M | re.S)
+    equations = re.findall(r"^```math\n(.*?)^```|\$([^$\n]+)\$", prose, flags=re.M | re.S)
+    plain = re.sub(r"\\(?:mathrm|text(?:tt)?|operatorname)\{[^{}]*\}", " ", " ".join(a or b for a, b in equations))
+    pattern = r"\\(?:bar|tilde|hat|mathcal|overrightarrow|overleftarrow)\{\w\}|\\[A-Za-z]+|[A-Za-z]+"
+    found = {symbol for symbol in re.findall(pattern, plain) if symbol.lstrip("\\") not in OPERATORS}
+    return {symbol for symbol in found if not set(symbol) <= set("ijt")}  # indices, one after another
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_symbol_is_in_the_table(name: str) -> None:
+    assert symbols(text_of(name)) - symbols(text_of("symbols")) <= SLIPS.get(name, set())
+
+
+SLIPS = {"12-self-attention": {"D", "m"}}
+"""Letters of a slide that a chapter corrects."""
+
+
+def test_no_symbol_has_two_rows() -> None:
+    rows = [row.split(" | ")[0] for row in re.findall(r"^\| (\$.*)$", text_of("symbols"), flags=re.M)]
+    keys = [key for row in rows for key in re.findall(r"\$([^$]+)\$", row)]
+    assert len(keys) == len(set(keys)) > 60
 
 
 def test_equations_become_mathml(course: ModuleType) -> None:

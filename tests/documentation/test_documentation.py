@@ -118,6 +118,14 @@ def test_members_of_an_ensemble_are_trained_by_a_command() -> None:
         assert evaluated <= trained, f"{name}: {evaluated - trained}"
 
 
+def test_no_code_in_a_table_has_a_bar() -> None:
+    """The site shows the backslash of an escaped bar; a bar without one ends the cell."""
+    for path in DOCUMENTS:
+        for line in path.read_text("utf-8").splitlines():
+            code = re.findall(r"`[^`]*`", line) if line.startswith("|") else []
+            assert not [text for text in code if "|" in text], f"{path.name}: {line}"
+
+
 def test_linked_files_exist() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text("utf-8")):

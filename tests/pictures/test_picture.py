@@ -55,6 +55,13 @@ def test_formats(suffix: str, start: bytes, tmp_path: Path) -> None:
     assert first.startswith(start) and first == second
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_an_svg_follows_the_page_into_the_dark(view: str, tmp_path: Path) -> None:
+    text = VIEWS[view](tmp_path / "picture.svg").read_text("utf-8")
+    assert text.count(f"<style>{picture.DARK}</style>") == 1 and "prefers-color-scheme: dark" in picture.DARK
+    assert picture.DARK.startswith("@media screen ")  # prints are light
+
+
 def test_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"map.jpg: cannot draw a picture of type 'jpg'; choose one of svg, png, pdf"):
         draw(tmp_path / "map.jpg")

@@ -28,3 +28,15 @@ def test_what_takes_too_long_ends_with_the_text(expression, monkeypatch):
         expressions.search(expression, texts)
     assert caught.value.text == texts[300]
     assert expressions.search(expression, ["b"]) == [re.search(expression, "b") is not None]
+
+
+EMPTY_CHOICES = "((?=)|(?!x))" * 40 + "(?!)"
+"""Takes 2^40 steps even in an empty text."""
+
+
+def test_replacements_are_checked_without_matching():
+    expressions.check_replacement(re.compile(EMPTY_CHOICES), r"\40\g<0>")
+    expressions.check_replacement(re.compile(r"(a)(?P<b>c)"), r"\g<b>\1")
+    for replacement in (r"\3", r"\g<c>", "\\"):
+        with pytest.raises((re.error, IndexError)):
+            expressions.check_replacement(re.compile(r"(a)(?P<b>c)"), replacement)

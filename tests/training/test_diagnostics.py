@@ -128,6 +128,9 @@ class TestOverfits:
     def test_the_validation_loss_rises(self) -> None:
         message = overfits(curves(falling(60, end=0.1), [3.0, 2.0, 2.1, 2.4, 2.6, 3.0]))
         assert message is not None and message.startswith("overfits: from step 200 to 600 the validation loss has ")
+        assert "; the best checkpoint is kept; " in message
+        last = overfits(replace(curves(falling(60, end=0.1), [3.0, 2.0, 2.1, 2.4, 2.6, 3.0]), delivers_last=True))
+        assert last is not None and "; the last checkpoint is delivered (training.choose); " in last
         assert "risen from 2.00 to 3.00, while the training loss fell from " in message
 
     def test_a_metric_that_falls_with_it(self) -> None:

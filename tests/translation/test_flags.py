@@ -15,6 +15,7 @@ from weft.translation.flags import (
     ALWAYS,
     FLAGS,
     NO_RULES,
+    PLACEHOLDER,
     FlagRules,
     flags_of,
     loses_placeholders,
@@ -158,3 +159,13 @@ class TestRules:
     def test_what_is_refused(self, change: dict[str, Any]) -> None:
         with pytest.raises(ValueError, match=r"^flags: |Base64"):
             read_rules({**rules_record(NO_RULES), **change})
+
+
+@pytest.mark.parametrize("text", ["%" + "0" * 100_000, "%(n)" + "0" * 100_000, "%." + "0" * 100_000])
+def test_placeholders_take_linear_time(text):
+    assert PLACEHOLDER.findall(text) == []  # ten minutes, if digits were tried as flags too
+
+
+def test_conversions_with_flags_and_widths():
+    text = "%s %05d %-8.3f %+x %(n)s %(n)05.1f 5% of 100%d, %sx"
+    assert PLACEHOLDER.findall(text) == ["%s", "%05d", "%-8.3f", "%+x", "%(n)s", "%(n)05.1f", "%d"]

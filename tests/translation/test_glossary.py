@@ -53,6 +53,11 @@ def test_a_file(tmp_path) -> None:
     ]
 
 
+def test_expressions_of_strangers_are_refused_without_being_matched() -> None:
+    with pytest.raises(DataError, match="regular expressions are for files alone"):
+        Glossary.parse("/" + "((?=)|(?!x))" * 40 + "(?!)/")  # 2^40 steps even in an empty text
+
+
 def test_contradictions_are_variants_with_a_warning(tmp_path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("house\tHaus\nhouse\tGebäude\n", "utf-8")

@@ -75,6 +75,11 @@ def test_spaces_case_and_several_targets() -> None:
     assert TranslationMemory.of({"小猫吃鱼": "a"}).find("小狗吃鱼")[0].similarity == 0.75
 
 
+def test_the_most_frequent_target_counts() -> None:
+    for targets in ("aaabb", "bbaaa", "abaab", "a", "aab"):
+        assert TranslationMemory.of([("we slept", target) for target in targets]).find("we slept")[0].target == "a"
+
+
 def test_long_sources_and_a_file(tmp_path) -> None:
     long = " ".join(f"w{number}" for number in range(10 * MAX_WORDS))
     path = tmp_path / "pairs.tsv"

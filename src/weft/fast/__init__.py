@@ -52,11 +52,23 @@ VERSIONS: tuple[Version, ...] = (
         test="steps/test_one_sentence_transformer_choose.py",
     ),
     Version(
+        "search.sampling.greedy_search",
+        "steps.native_transformer:native_greedy_search",
+        applies="is_native_greedy",
+        test="steps/test_native_transformer.py",
+    ),
+    Version(
         "search.beam.BeamStep.update",
         "searching.fused_beam:fused_update",
         applies="is_fused",
         device="cuda",
         test="searching/test_fused_beam.py",
+    ),
+    Version(
+        "search.beam.BeamStep.update",
+        "searching.native_beam:native_update",
+        applies="is_native",
+        test="searching/test_native_beam.py",
     ),
     Version(
         "search.beam.backtrace",
@@ -89,6 +101,12 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "search.constraints.top_k_extensions",
+        "searching.top_k:native_top_k",
+        applies="is_native_top_k",
+        test="searching/test_top_k.py",
+    ),
+    Version(
+        "search.constraints.top_k_extensions",
         "searching.top_k:top_k_by_blocks",
         applies="has_many_blocks",
         test="searching/test_top_k.py",
@@ -97,6 +115,12 @@ VERSIONS: tuple[Version, ...] = (
         "search.constraints.first_largest",
         "searching.top_k:first_largest_by_numpy",
         applies="is_float_on_cpu",
+        test="searching/test_top_k.py",
+    ),
+    Version(
+        "search.constraints.log_sum_exp",
+        "searching.top_k:native_log_sum_exp",
+        applies="is_native_log_sum_exp",
         test="searching/test_top_k.py",
     ),
     Version(

@@ -27,6 +27,7 @@ from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
+from weft.pairs.state_index import keep_states
 from weft.pairs.time_limit.budget import MAX_LENGTHENING, TimeLimit
 from weft.pairs.time_limit.fitting import evaluation_items_within, fit_run
 from weft.pairs.time_limit.revision import train_revised
@@ -167,6 +168,7 @@ def evaluated(events: Events, run: PlannedRun) -> Events:
     if finished is None:
         return
     device = run.recipe.training.device
+    keep_states(run.folder, device=device)
     if not run.evaluates:
         calibrate_run(run.folder, device=device, limit=run.calibration_items(plan))
         return

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -34,6 +35,8 @@ INK, FAINT, FRAME, LINES = "#1f2933", "#52606d", "#9aa5b1", "#d9dee5"
 """Colors of titles, of notes, of the frames of panels and of the lines between cells."""
 BLUE, GRAY = "#08519c", "#7b8794"
 """Colors of what a search chose, and of the rest."""
+DARK = "@media screen and (prefers-color-scheme: dark) { svg { filter: invert(0.9) hue-rotate(180deg) } }"
+"""Style of an SVG where the reader's pages are dark: lightness is reversed, hues stay. Prints are light."""
 _drawing = threading.Lock()
 
 
@@ -79,8 +82,13 @@ def _save(figure: Figure, file: BinaryIO, suffix: str) -> None:
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "weft", "pdf.fonttype": 42, "text.usetex": False}
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]
     dpi = min(DOTS_PER_INCH, MAX_PIXELS / max(figure.get_size_inches()))
+    drawn = BytesIO()
     with matplotlib.rc_context(settings):
-        figure.savefig(file, format=suffix, dpi=dpi, metadata=without_date)
+        figure.savefig(drawn, format=suffix, dpi=dpi, metadata=without_date)
+    content = drawn.getvalue()
+    if suffix == "svg":
+        content = content.replace(b" <metadata>", f" <style>{DARK}</style>\n <metadata>".encode(), 1)
+    file.write(content)
 
 
 def colormap(colors: Sequence[tuple[int, int, int]]) -> LinearSegmentedColormap:

@@ -26,6 +26,13 @@ class ServingSettings(Settings):
     examples: bool = Field(
         True, description="keep a few sources of the validation or test set in the run folder, as examples for the page"
     )
+    states: int = Field(
+        0,
+        ge=0,
+        le=20_000,
+        description="training pairs whose decoder states are kept in the run folder, for the page to find the nearest; "
+        "0: none",
+    )
 
 
 class EvaluationSettings(Settings):

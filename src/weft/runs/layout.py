@@ -12,6 +12,7 @@
     training/best/           the best checkpoints, as many as the mean is made of
     fingerprints.bin         hashes of the training pairs (`weft.data.fingerprints`)
     data_files.json          fingerprints of the data files (data_record.py)
+    states.safetensors       decoder states of training pairs, if serve.states says so (`weft.pairs.state_index`)
     examples.json            some sources, for the page of a service (examples.py)
     distillation.json        of a student: its teachers (`weft.pairs.distillation`)
     log.jsonl                one line per event
@@ -57,7 +58,7 @@ BEST_FILE = re.compile(r"step-[0-9]+\.safetensors|\.step-[0-9]+\.safetensors\.[0
 """The files in training/best/ that weft makes."""
 HALF_WRITTEN = re.compile(
     r"\.(recipe\.toml|tokenizer(\.source|\.target)?\.json|model\.safetensors|log\.jsonl|data_files\.json|metrics\.json|README\.md|"
-    r"confidence\.json|"
+    r"confidence\.json|states\.safetensors|"
     r"adapter_config\.json|adapter_model\.safetensors)(\.[0-9]+)?\.part"
 )
 """The files in a run folder, or in that of an adapter, that a killed process leaves behind."""

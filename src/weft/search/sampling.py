@@ -72,6 +72,7 @@ class PathState(NamedTuple):
     """Whether the hypothesis has not ended."""
 
 
+@replaceable
 def greedy_search(
     model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")
 ) -> Sequence[list[Hypothesis]]:

@@ -51,6 +51,16 @@ def expand(expression: str, template: str | None, texts: list[str]) -> list[list
     return _call(texts, lambda part: _process().call("expand", expression, template, part))
 
 
+def check_replacement(pattern: re.Pattern[str], replacement: str) -> None:
+    """Raise `re.error` or `IndexError` if a replacement does not fit an expression.
+
+    The expression itself is not matched, which may take exponential time even in an empty text. In its place stands one
+    that has its groups and matches immediately.
+    """
+    names = {index: f"?P<{name}>" for name, index in pattern.groupindex.items()}
+    re.sub("".join(f"({names.get(index, '')})" for index in range(1, pattern.groups + 1)), replacement, "")
+
+
 def _takes_linear_time(expression: str) -> bool:
     return not any(character in expression for character in "*+?{|(")
 

@@ -71,6 +71,8 @@ class Curves:
     validations: list[Validation] = field(default_factory=list)
     pairs: int = 0
     """Number of training pairs; 0: not known."""
+    delivers_last: bool = False
+    """Whether the weights of the last step are delivered (training.choose)."""
 
     @property
     def more_pairs(self) -> str:
@@ -150,9 +152,12 @@ def overfits(curves: Curves) -> str | None:
     has_risen = all(event.loss > OVERFITTING * lowest.loss for event in recent)
     if not has_risen or then is None or now is None or now > then / OVERFITTING:
         return None
+    kept = (
+        "the last checkpoint is delivered (training.choose)" if curves.delivers_last else "the best checkpoint is kept"
+    )
     return (
         f"overfits: from step {lowest.step:,} to {last.step:,} the validation loss has risen from {lowest.loss:.2f} to "
-        f"{last.loss:.2f}, while the training loss fell from {then:.2f} to {now:.2f}; the best checkpoint is kept; "
+        f"{last.loss:.2f}, while the training loss fell from {then:.2f} to {now:.2f}; {kept}; "
         f"what helps most are {curves.more_pairs}, then a higher model.dropout or a smaller model"
     )
 
@@ -225,7 +230,7 @@ class Diagnostics:
         self.warmup = settings.warmup
         corpora = as_list(recipe.data.train)
         self.has_stages = any(getattr(corpus, "first_step", 1) > 1 or _ends(corpus) for corpus in corpora)
-        self.curves = Curves(settings.steps)
+        self.curves = Curves(settings.steps, delivers_last=settings.choose == "last")
         self.block: list[float] = []
         self.told: set[str] = set()
         self.recipe_steps = settings.steps

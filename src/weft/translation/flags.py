@@ -56,7 +56,8 @@ BY_END = 0
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 PLACEHOLDER = re.compile(
     r"\{[A-Za-z_]?[\w.:!\[\]-]*\}"  # {name}, {0:.2f}, {}
-    r"|%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%[#0+-]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]\b"  # %(n)d, %s, %5.2f
+    r"|%\(\w+\)[#0 +-]*+\d*+(?:\.\d++)?[diouxXeEfFgGcrsa]"  # %(name)s
+    r"|%[#0+-]*+\d*+(?:\.\d++)?[diouxXeEfFgGcrsa]\b"  # %s, %5.2f
     r"|</?[A-Za-z][^<>]{0,200}>"  # <x id="1"/>, </b>
     r"|https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]"
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+"

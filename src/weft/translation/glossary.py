@@ -146,8 +146,7 @@ class Glossary:
 
     def _add_expression(self, where: str, pattern: str, template: str | None) -> None:
         try:
-            re.compile(pattern)
-            re.sub(pattern, template or "", "")
+            expressions.check_replacement(re.compile(pattern), template or "")
         except (re.error, IndexError, RecursionError, OverflowError) as error:
             raise DataError(f"{where}: /{pattern}/: not a regular expression: {error}") from None
         if len(self._expressions) == MAX_EXPRESSIONS:

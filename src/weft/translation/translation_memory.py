@@ -66,11 +66,11 @@ class TranslationMemory:
             source, target = " ".join(pair.source.split()), pair.target.strip()
             if not source or not target:
                 continue
-            known = targets.setdefault(source, target)
+            known = targets.get(source)
             if isinstance(known, Counter):
                 known[target] += 1
-            elif known != target:
-                targets[source] = Counter([known, target])
+            else:
+                targets[source] = target if known is None else Counter([known, target])
         if not targets:
             raise DataError(f"{name}: no pairs; expected lines of a source, a tab and its translation")
         self.sources = list(targets)

@@ -77,6 +77,15 @@ def test_a_truncated_tar(tmp_path):
         open_archive(path, "a.tar").read("x.png", DEFAULT_LIMITS)
 
 
+def test_a_tar_with_a_negative_size(tmp_path):
+    path = tmp_path / "a.tar"
+    member = tarfile.TarInfo("x.png")
+    member.size = -5
+    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(DataError, match=r"^a\.tar: not a tar archive, or a damaged one"):
+        open_archive(path, "a.tar")
+
+
 def test_names():
     assert is_archive("A.ZIP") and is_archive("a.tar") and not is_archive("a.tar.gz")
     with pytest.raises(DataError, match=r"^a\.tgz: a compressed tar archive.*; decompress it$"):

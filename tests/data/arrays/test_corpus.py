@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fixtures.archives import write_zip
 from weft.data.arrays.corpus import BLOCK_ARRAYS, array_corpus, check_source, read_source
+from weft.data.arrays.png import png_bytes
 from weft.data.arrays.tokenizer import PictureTokenizer
 from weft.data.pairs import Pair, RowError
 from weft.data.preparation import prepare, read_corpus
@@ -64,8 +66,33 @@ def test_names_outside_of_the_folder(tmp_path: Path) -> None:
     [row] = rows_of(table(tmp_path / "inner", ["../secret.png"]))
     assert isinstance(row, RowError)
     assert row.message.startswith(f"{tmp_path}/inner/pairs.tsv:1: ../secret.png: outside the folder of its table")
+    (tmp_path / "secret.png").touch()
     [row] = rows_of(table(tmp_path / "inner", ["../secret.png"]), outside=True)
     assert isinstance(row, Pair)
+
+
+def test_archives_outside_of_the_folder_are_not_searched(tmp_path: Path) -> None:
+    """Neither through a link nor in the parent: the tokenizer, which may read anything, is given no other name."""
+    file = table(tmp_path / "home" / "inner", ["a.png"])
+    (tmp_path / "other").mkdir()
+    for archive, member in (("other/secret.zip", "a.png"), ("home/secret.zip", "inner/a.png")):
+        write_zip(tmp_path / archive, {member: png_bytes(np.zeros((3, 4), np.uint8))})
+    [row] = rows_of(file)
+    assert isinstance(row, RowError) and row.message.endswith("pairs.tsv:1: a.png: no such file")
+    (file.parent / "linked.zip").symlink_to(tmp_path / "other" / "secret.zip")
+    [row] = rows_of(file)
+    assert isinstance(row, RowError) and "a link that leaves the folder of its table" in row.message
+
+
+def test_members_of_archives_beside_the_table_are_read(tmp_path: Path) -> None:
+    file = table(tmp_path, ["a.png", "pictures.zip/a.png", "pictures/a.png", "b.png"])
+    (tmp_path / "pictures" / "a.png").unlink()
+    (tmp_path / "pictures").rmdir()
+    write_zip(tmp_path / "pictures.zip", {"a.png": png_bytes(np.zeros((3, 4), np.uint8))})
+    *rows, missing = rows_of(file)
+    assert [row.source for row in rows if isinstance(row, Pair)] == [str(tmp_path / "pictures.zip/a.png")] * 3
+    assert PictureTokenizer(channels=1).read(rows[0].source).shape == (3, 4, 1)
+    assert isinstance(missing, RowError) and missing.message.endswith("b.png: no such file")
 
 
 def test_drawings_of_a_built_in_corpus_have_its_name(tmp_path: Path) -> None:
@@ -106,7 +133,7 @@ class TestPreparing:
 
     def test_a_row_that_cannot_be_read_is_an_error_with_its_line(self, tmp_path: Path) -> None:
         file = table(tmp_path, ["pictures/a.png", "missing.png", "pictures/b.png"])
-        message = rf"{file}:2: {tmp_path}/missing.png: no such file; fix it, or set data.bad_rows = 'skip'"
+        message = rf"{file}:2: missing.png: no such file; fix it, or set data.bad_rows = 'skip'"
         with pytest.raises(DataError) as error:
             prepare(recipe(file))
         assert str(error.value) == message

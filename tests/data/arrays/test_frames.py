@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import sound as oracle
-from weft.data.arrays.frames import BANDS, check_frames, log_mel, read_npy, read_wav
+from weft.data.arrays.frames import BANDS, check_frames, log_mel, normalized, read_npy, read_wav
 from weft.data.arrays.limits import ArrayLimits
 from weft.errors import DataError
 
@@ -156,3 +156,16 @@ class TestSound:
         for data in (b"RIFF\0\0\0\0WAVE", b"RIFF", wav(bytes(1600))[:30], wav(b"").replace(b"\1\0\1\0", b"\x55\0\1\0")):
             with pytest.raises(DataError, match=r"^a: (a WAV file that cannot be read|0 samples)"):
                 read_wav(data, "a")
+
+
+@pytest.mark.parametrize("bits", [40, 64, 128])
+def test_samples_of_more_than_32_bits(bits):
+    data = bytearray(wav(bytes(1600), width=4))
+    data[34:36] = bits.to_bytes(2, "little")
+    with pytest.raises(DataError, match=rf"^a\.wav: samples of {bits} bits; expected PCM of 8 to 32 bits$"):
+        read_wav(bytes(data), "a.wav")
+
+
+def test_normalized_frames_are_finite_whatever_their_size():
+    frames = normalized(np.array([[3e38, 1], [3e38, 1], [-3e38, 1]], np.float32))
+    assert np.allclose(frames, [[0.5**0.5, 0], [0.5**0.5, 0], [-(2**0.5), 0]], atol=1e-3)

@@ -16,6 +16,14 @@ def test_a_picture_without_pixels_is_refused(size):
         DEFAULT_LIMITS.check_pixels("a.png", *size)
 
 
+def test_sides_that_do_not_fit_into_the_header_of_a_packed_array():
+    limits = ArrayLimits(pixels=1 << 25, frames=1 << 25)
+    with pytest.raises(DataError, match=r"^a.png: a picture of 1 × 16,777,216 pixels; a side has at most 16,777,215$"):
+        limits.check_pixels("a.png", 1, 1 << 24)
+    with pytest.raises(DataError, match=r"^a.npy: 16,777,216 frames, more than the limit of 16,777,215"):
+        limits.check_frames("a.npy", 1 << 24, 1)
+
+
 def test_frames_and_bytes():
     limits = ArrayLimits(frames=7, features=5, bytes=11)
     limits.check_frames("a.npy", 7, 5)

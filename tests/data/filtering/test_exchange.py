@@ -67,6 +67,7 @@ def test_substituted_phrases_keep_the_meaning_of_commands():
         ("walk left and look", "L W L"),  # a token of the phrase is left
         ("walk left twice", "X"),  # the phrase has no target here
         ("walk left after walk left twice", "L W L W L W"),  # which part is whose?
+        ("walk around left after walk left", "L W L W L W"),  # the target of a part that is no phrase looks like one
     ],
 )
 def test_a_pair_stays_as_it_is_where_the_target_of_a_phrase_is_in_doubt(source, target):

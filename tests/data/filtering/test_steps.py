@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.letters import scripts_of
+from weft.data.filtering.exchange import Exchange, Substitute
 from weft.data.filtering.noise import Noise
 from weft.data.filtering.steps import (
     Call,
@@ -44,6 +45,8 @@ EXAMPLES = [
     Replace(expression="a", replacement="b"),
     Truncate(max=3),
     Noise(drop=0.3),
+    Exchange(groups=[[["a", "x"], ["b", "y"]]]),
+    Substitute(groups=[[["a", "x"], ["b c", "y z"]]]),
     Call(function=bool),
 ]
 

@@ -6,60 +6,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
 from weft.fast.steps.one_sentence_transformer import FIRST_CAPACITY, SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
-from weft.models.build import build_model
 from weft.ragged import Ragged
-from weft.recipe import make_recipe
 from weft.search.beam import BeamOptions, beam_search
-from weft.search.interface import SearchRequest, StepModel
 from weft.search.sampling import greedy_search
 from weft.translation.engines.torch import StartedModel
-from weft.tree import repeat, select
-
-COVERED = {
-    "pre": [],
-    "post": ["norm_placement=post", "embedding_norm=true"],
-    "learned": ["positions=learned", "max_positions=600"],
-    "rms": ["norm=rms", "activation=swiglu", "positions=none"],
-    "heads": ["alignment_heads=[[0, 1], [1, 0]]"],
-    "rotary": ["positions=rotary", "norm=rms", "activation=swiglu"],
-    "relative": ["positions=relative", "norm_placement=post"],
-    "relative per layer": ["positions=relative", "relative_per_layer=true", "relative_buckets=4"],
-    "alibi": ["positions=alibi"],
-    "shared heads": ["heads=4", "hidden=16", "key_value_heads=2"],
-    "rotary, shared heads": ["heads=4", "hidden=16", "key_value_heads=1", "positions=rotary"],
-    "alibi, shared heads": ["heads=4", "hidden=16", "key_value_heads=2", "positions=alibi"],
-}
-SIZES = ["layers=2", "hidden=12", "heads=2", "feed_forward=20"]
-SOURCE = [[3, 4, 5, 6, 2]]
-
-
-def model_of(settings: list[str], *more: str) -> Any:
-    kinds = ["model.encoder.kind=transformer", "model.decoder.kind=transformer", "model.embedding=11"]
-    sizes = [f"model.{side}.{setting}" for side in ("encoder", "decoder") for setting in SIZES]
-    changes = [f"model.decoder.{setting}" for setting in settings]
-    recipe = make_recipe({}, [*kinds, *sizes, *changes, *more])
-    return build_model(recipe.model, source_size=13, target_size=17, seed=3).eval()
 
 
 def steps_of(model: Any, memory: Any, rows: int, *, return_attention: bool = True) -> Any:
     return find_one_sentence_steps(model, memory, rows=rows, return_attention=return_attention)
-
-
-def outputs(model: StepModel, memory: Any, rows: int, steps: int) -> list[Tensor]:
-    """The logits and attention weights of some steps, between which rows change places."""
-    state = repeat(model.start(memory), rows)
-    tensors: list[Tensor] = []
-    for step in range(steps):
-        logits_RV, state, attention_RS = model.step((torch.arange(rows) + step) % 13 + 3, state, memory)
-        assert attention_RS is not None
-        tensors += [logits_RV, attention_RS]
-        if rows > 1:
-            state = select(state, torch.tensor([1, 1, *range(rows)][:rows] if step % 2 else [*range(1, rows), 0]))
-    return tensors
 
 
 @pytest.mark.parametrize("name", COVERED)
@@ -79,18 +37,6 @@ def test_outputs_longer_than_the_first_pool(positions: str) -> None:
     count = 2 * FIRST_CAPACITY + 1
     fast, plain = outputs(steps_of(model, memory, 2), memory, 2, count), outputs(model, memory, 2, count)
     torch.testing.assert_close(fast[-2:], plain[-2:])
-
-
-class PlainSteps:
-    """A model without steps for one sentence."""
-
-    def __init__(self, model: StepModel) -> None:
-        self.start, self.step = model.start, model.step
-
-
-def request_of(model: Any, **options: Any) -> SearchRequest:
-    memory = model.encode(Ragged.of(SOURCE))
-    return SearchRequest(memory=memory, max_lengths=[9], begin=1, end=2, return_attention=True, **options)
 
 
 @pytest.mark.parametrize("start", [(), (5, 7)])

@@ -28,6 +28,11 @@ LINES: list[tuple[RaceEvent, str]] = [
         "race: a wins with bleu 1.50 over b unknown, in 30 s; it is trained again from its first step with the rest of "
         "the time",
     ),
+    (
+        RaceWon(9, "b", "bleu", {"b": 1.5, "a": 1.0}, 30.0, ("exports to: ONNX", "no export to X: y")),
+        "race: b wins with bleu 1.50 over a 1.00, in 30 s; it is trained again from its first step with the rest of "
+        "the time; exports to: ONNX; no export to X: y",
+    ),
     (ModelScored(9, 2, "bleu", 30.126, True, 61.2), "model of seed 2: bleu 30.13 (the best so far), 61 s"),
     (ModelScored(9, 3, "bleu", None, False, 61.2), "model of seed 3: bleu unknown (not better), 61 s"),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from weft.pairs.race.race import Race, TooShortError
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.time_limit import budget
 from weft.pairs.time_limit.budget import TimeLimit
+from weft.recipe import make_recipe
 
 SCORES = {"hard": [10.0, 30.0, 40.0, 50.0], "soft": [20.0, 40.0, 45.0, 45.0], "wide": [0.0, 5.0, 60.0, 90.0]}
 
@@ -36,6 +38,15 @@ def make_race(training: MadeUpTraining, out: Path, *, seconds: float = 20.0) -> 
     probes = [Probe(candidate, record.folder / candidate.name, seconds) for candidate in candidates]
     train: Any = lambda probe, resumed: training(probe.name, probe.folder, 20 if resumed else 0)  # noqa: E731
     return Race(probes, train, record, TimeLimit(10.0, training.clock.now))
+
+
+def with_positions(race: Race, name: str, positions: str) -> None:
+    """Give the model of a candidate other position encodings, and all candidates the sizes of Transformers."""
+    for probe in race.probes:
+        stack = {"kind": "transformer", "positions": positions if probe.name == name else "sinusoidal"}
+        tree = {"model": {"embedding": 512, "tie": "all", "encoder": stack, "decoder": stack}}
+        recipe = probe.candidate.recipe
+        probe.candidate = replace(probe.candidate, recipe=recipe.model_copy(update={"model": make_recipe(tree).model}))
 
 
 def decisions(events: list[RaceEvent]) -> list[str]:
@@ -187,3 +198,15 @@ def test_closing_it_saves(tmp_path: Path, clock: Clock) -> None:
         pass
     events.close()
     assert sorted(training.closed) == sorted(SCORES) and (tmp_path / "run.race/race.json").is_file()
+
+
+def test_other_formats_of_export_are_named_at_the_start_and_when_their_model_wins(tmp_path: Path, clock: Clock) -> None:
+    scores = {"hard": [10.0, 30.0, 40.0, 50.0], "soft": [20.0, 60.0, 70.0, 90.0]}
+    race = make_race(MadeUpTraining(clock, scores), tmp_path / "run")
+    with_positions(race, "soft", "rotary")
+    started, *_, won = race.events()
+    assert isinstance(started, RaceStarted) and isinstance(won, RaceWon)
+    assert "exports" not in started.candidates["hard"]
+    assert started.candidates["soft"].endswith("; exports to: CTranslate2, ONNX")
+    assert won.name == "soft" and won.exports[0] == "exports to: CTranslate2, ONNX"
+    assert "; no export to Hugging Face: model.encoder.positions: 'rotary'" in str(won)

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from fixtures import kinds_of_pairs as kinds
+from weft.interop.portability import export_lines
 from weft.pairs.race.probe import STRUCTURE, probe_recipe
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.proposals import kind_of, pins_the_model, propose
@@ -53,6 +54,7 @@ def test_they_differ_in_kind(tmp_path: Path, pairs: list[tuple[str, str]], names
         assert recipe.training.metric == first.training.metric and recipe.training.device == "cpu"
         assert kind_of(recipe.model.model_dump()) == (candidate.name if "smoothed" not in candidate.name else names[0])
         assert candidate.summary and any(line.startswith("pairs: ") for line in candidate.lines)
+        assert set(export_lines(recipe)) <= set(candidate.lines), "its own formats"
     assert len({candidate.recipe.model_dump_json() for candidate in candidates}) == 3
 
 
@@ -82,8 +84,14 @@ def long_commands(count: int) -> kinds.Rows:
 
 def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
     candidates = propose(recommended(tmp_path, long_commands(2_000)), [], "cpu")
-    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent"]
-    assert candidates[0].recipe.model.decoder.positions == "rotary"  # type: ignore[union-attr]
+    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent", "relative"]
+    first, _, relative = (candidate.recipe for candidate in candidates)
+    assert first.model.decoder.positions == "rotary"  # type: ignore[union-attr]
+    settings = relative.model.model_dump()
+    assert {settings[side].pop("positions") for side in ("encoder", "decoder")} == {"relative"}
+    assert settings == first.model.model_dump(exclude={"encoder": {"positions"}, "decoder": {"positions"}})
+    assert relative.training == first.training and candidates[2].summary.endswith(", relative positions")
+    assert [line for line in candidates[2].lines if line.startswith("dropout: ")]
     for candidate in candidates:
         assert candidate.by_structure and not candidate.recipe.data.holdout.structure
         assert probe_recipe(candidate).data.holdout.structure == STRUCTURE

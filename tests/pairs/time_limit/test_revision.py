@@ -55,6 +55,22 @@ def test_slow_validations_become_fewer() -> None:
     assert settings.save_every == 1_000
 
 
+def test_slow_validations_translate_fewer_sentences_before_they_become_fewer() -> None:
+    """A busy CPU: 500 sentences took 80 s, a tenth of the time; ten validations of 240 fit."""
+    settings = SETTINGS.model_copy(
+        update={"steps": 1_700, "validate_every": 100, "valid_sentences": 500, "warmup": 100}
+    )
+    revised = revise_settings(settings, 147, Pace(0.5, 40.0, 500), 800)
+    assert revised is not None and revised.valid_sentences == 240
+    assert 9 <= revised.steps // revised.validate_every - 147 // revised.validate_every <= 10
+    few = revise_settings(settings, 147, Pace(0.5, 40.0, 60), 800)
+    assert few is not None and few.valid_sentences == 500, "a small validation set is translated whole"
+    least = revise_settings(settings, 147, Pace(0.5, 400.0, 500), 800)
+    assert least is not None and least.valid_sentences == 100
+    by_loss = revise_settings(settings, 147, Pace(0.5, 40.0), 800)
+    assert by_loss is not None and by_loss.valid_sentences == 500, "nothing is translated"
+
+
 def test_a_run_without_validations() -> None:
     settings = revise_settings(SETTINGS, 3_000, Pace(0.1, 0.0), 100)
     assert settings is not None
@@ -111,6 +127,7 @@ def test_the_event_has_its_numbers() -> None:
         "the plan is revised at step 3,000: 11,880 steps instead of 42,000, "
         "since a step takes 0.035 s instead of 0.01 s"
     )
+    assert str(Revised(1, 2, 3, 0.1, 0.2, 100)).endswith("instead of 0.2 s; validations translate 100 sentences")
 
 
 class _Clock:

@@ -134,6 +134,8 @@ class Walk(BaseModel):
     heads: int
     stages: list[dict[str, Any]]
     output: dict[str, Any]
+    neighbors: list[dict[str, Any]] | None
+    """Training pairs with the states nearest to that of this step; null if the run keeps none (serve.states)."""
 
 
 class Scores(BaseModel):

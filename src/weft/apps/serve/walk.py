@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -36,6 +37,8 @@ MOST_POSITIONS = 48
 """Positions of an attention that are sent: those with the largest weights."""
 LISTED = 12
 """Most likely tokens that are sent."""
+NEIGHBORS = 8
+"""Training pairs with the nearest states that are sent."""
 TEMPERATURES = [round(0.1 * number, 1) for number in range(1, 31)]
 WALKED = ("seq2seq", "language_model", "prefix_lm")
 """Kinds of models that have a walk."""
@@ -120,6 +123,7 @@ def walk(translator: Translator, payload: dict[str, Any], is_abandoned: Callable
             "heads": max((attention.heads for attention in described.attentions), default=1),
             "stages": [stage_record(stage, names) for stage in walked.stages],
             "output": output_record(translator, source, walked.logits_RV[0], target.ids[step]),
+            "neighbors": neighbor_records(translator.calibrated_folder, walked.output_RD[0]),
         }
     )
 
@@ -270,3 +274,21 @@ def output_record(translator: Translator, source: str, logits_V: Tensor, chosen:
         "temperatures": TEMPERATURES,
         "log_normalizers": [number(float((logits_V / value).logsumexp(-1))) for value in TEMPERATURES],
     }
+
+
+def neighbor_records(folder: Path | None, state_D: Tensor) -> list[dict[str, Any]] | None:
+    """The training pairs with the nearest states; None if the run keeps none."""
+    from weft.pairs.state_index import read_index
+
+    index = None if folder is None else read_index(folder)
+    if index is None or index.states_ND.shape[1] != len(state_D):
+        return None
+    return [
+        {
+            "source": pair.source,
+            "target_tokens": pair.target,
+            "position": position,
+            "similarity": number(similarity),
+        }
+        for pair, position, similarity in index.nearest(state_D, NEIGHBORS)
+    ]

@@ -38,6 +38,9 @@ class ZipArchive:
     def members(self) -> list[str]:
         return list(self._members)
 
+    def __contains__(self, member: str) -> bool:
+        return member in self._members
+
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""
         info = self._members[member]
@@ -70,6 +73,8 @@ class TarArchive:
                     if member.isreg() and not member.issparse():
                         self._members[member.name.removeprefix("./")] = (member.offset_data, member.size)
                     archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
+            if any(size < 0 for _, size in self._members.values()):
+                raise tarfile.HeaderError("a negative size")
         except (tarfile.TarError, EOFError, ValueError) as error:
             raise DataError(f"{name}: not a tar archive, or a damaged one ({error})") from None
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -77,6 +82,9 @@ class TarArchive:
     @property
     def members(self) -> list[str]:
         return list(self._members)
+
+    def __contains__(self, member: str) -> bool:
+        return member in self._members
 
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""

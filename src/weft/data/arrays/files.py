@@ -11,7 +11,7 @@ folder: neither by ``..`` nor by an absolute path nor by a link. Pipes and devic
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
 from errno import EISDIR
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -74,10 +74,17 @@ class ArrayFiles:
         return self._located(where, lambda: self._read(name))
 
     def locate(self, name: str) -> str:
-        """A name that stands for the same file wherever it is read; it need not exist."""
+        """A name that stands for the same file, or member of an archive, wherever it is read.
+
+        Archives are searched here: who reads the name is not to look for it anywhere else.
+        """
         if not name.strip() or "\0" in name:
             raise DataError(f"{quote(name)}: expected the name of a file")
-        return str(self._inside(name))
+        path = self._inside(name)
+        if self._is_archive or os.path.lexists(path) or self._archive_of(name) is not None:
+            return str(path)
+        archive, member = self._beside(name)
+        return str(archive / member)
 
     def read_bytes(self, name: str, where: str = "") -> bytes:
         """The content of the file of that name, not decoded."""
@@ -96,6 +103,10 @@ class ArrayFiles:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_archives": {}, "_neighbors": {}}
+
+    @property
+    def _is_archive(self) -> bool:
+        return is_archive(self.folder.name) and self.folder.is_file()
 
     @staticmethod
     def _located(where: str, read: Any) -> Any:
@@ -117,17 +128,16 @@ class ArrayFiles:
     def _bytes(self, name: str) -> bytes:
         if not name.strip() or "\0" in name:
             raise DataError(f"{quote(name)}: expected the name of a file")
-        if is_archive(self.folder.name) and self.folder.is_file():
+        if self._is_archive:
             return self._member(self.folder, name, name)
-        parts = PurePosixPath(name).parts
-        for count in range(1, len(parts)):
-            if is_archive(parts[count - 1]) and (path := self._inside(str(PurePosixPath(*parts[:count])))).is_file():
-                return self._member(path, "/".join(parts[count:]), name)
+        if (archived := self._archive_of(name)) is not None:
+            return self._member(*archived, name)
         check_random_access(name)
         try:
             return read_bounded(self._inside(name), max_bytes=self.limits.bytes, error=DataError)
         except FileNotFoundError:
-            return self._beside(name)
+            archive, member = self._beside(name)
+            return self._opened(archive, archive.name).read(member, self.limits)
         except IsADirectoryError:
             raise DataError(f"{name}: is a folder, expected a file") from None
         except OSError as error:
@@ -152,17 +162,24 @@ class ArrayFiles:
             raise DataError(f"{name}: a link that leaves the folder of its table, which may only name files there")
         return path
 
-    def _beside(self, name: str) -> bytes:
-        """A member of an archive in a folder on the way to the file: by what follows the folder, or the archive."""
+    def _archive_of(self, name: str) -> tuple[Path, str] | None:
+        """The archive that a name goes through and the member that it names there; None if there is no such archive."""
+        parts = PurePosixPath(name).parts
+        for count in range(1, len(parts)):
+            if is_archive(parts[count - 1]) and (path := self._inside(str(PurePosixPath(*parts[:count])))).is_file():
+                return path, "/".join(parts[count:])
+        return None
+
+    def _beside(self, name: str) -> tuple[Path, str]:
+        """The archive in a folder on the way to the file that has it, and the member: what follows the folder, or the
+        archive."""
         path = self.folder / name
         for folder in path.parents:
-            if not folder.is_dir():
-                continue
             member = path.relative_to(folder).as_posix()
-            for archive in self._archives_in(folder):
+            for archive in self._archives_in(folder) if folder.is_dir() else ():
                 for known in (member, member.removeprefix(f"{archive.stem}/")):
-                    with suppress(KeyError):
-                        return self._opened(archive, archive.name).read(known, self.limits)
+                    if known in self._opened(archive, archive.name):
+                        return archive, known
             if folder == self.folder or (self.outside and folder != path.parent):
                 break
         raise DataError(f"{name}: no such file")

@@ -71,7 +71,7 @@ def normalized(frames: np.ndarray) -> np.ndarray:
     """Each feature with mean 0 and deviation 1 over the frames, in float16; bytes as they are: they have a range."""
     if frames.dtype == np.uint8:
         return frames
-    values = frames.astype(np.float32)
+    values = frames.astype(np.float64)  # in which the sum of the largest finite values is finite
     centered = values - values.mean(0)
     return (centered / (values.std(0) + 1e-3)).astype(np.float16)
 
@@ -85,6 +85,8 @@ def read_wav(data: bytes, name: str, limits: ArrayLimits = DEFAULT_LIMITS) -> np
     except (wave.Error, EOFError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or "it ends too early"
         raise DataError(f"{name}: a WAV file that cannot be read ({reason}); expected PCM of 8 to 32 bits") from None
+    if width > 4:
+        raise DataError(f"{name}: samples of {8 * width} bits; expected PCM of 8 to 32 bits")
     if not 1000 <= rate <= 1_000_000 or not channels:
         raise DataError(f"{name}: sound of {rate:,} samples a second; expected 1,000 to 1,000,000")
     content = content[: len(content) // (width * channels) * width * channels]

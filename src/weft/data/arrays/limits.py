@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.errors import DataError
+from weft.packed import MAX_SIDE
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,12 @@ class ArrayLimits:
                 f"{name}: a picture of {width:,} × {height:,} pixels, more than the limit of {self.pixels:,}; scale it "
                 "down, or raise the limit"
             )
+        if max(width, height) > MAX_SIDE:
+            raise DataError(f"{name}: a picture of {width:,} × {height:,} pixels; a side has at most {MAX_SIDE:,}")
 
     def check_frames(self, name: str, frames: int, features: int) -> None:
-        if frames > self.frames:
-            raise DataError(f"{name}: {frames:,} frames, more than the limit of {self.frames:,}; cut it into parts")
+        if frames > (most := min(self.frames, MAX_SIDE)):
+            raise DataError(f"{name}: {frames:,} frames, more than the limit of {most:,}; cut it into parts")
         if features > self.features:
             raise DataError(f"{name}: {features:,} features a frame, more than the limit of {self.features:,}")
 

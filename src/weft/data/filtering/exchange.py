@@ -9,8 +9,8 @@
     (u s v, u' s' v')  →  (u r v, u' r' v')         (s, s') and (r, r') in one group         Andreas 2020 (GECA)
 
 It must be clear where the target of a phrase is: the targets of all phrases of the source are marked in the target,
-once from the left and once from the right. If the marks differ, or a token of a phrase is left unmarked, the pair stays
-as it is.
+once from the left and once from the right. If the marks differ, or a token of a phrase is left unmarked on either side,
+the pair stays as it is: the targets of *walk around left* and *walk left* look like one phrase five times.
 
 The draws are a function of the seed and the pair's text alone, as those of noise are. Tokens are what is between white
 space. `weft.pairs.profiling.exchanges` finds groups.
@@ -144,14 +144,19 @@ class Phrases:
         phrases = list(dict.fromkeys(part for part in source if isinstance(part, Phrase)))
         by_target = {phrase.target: phrase for phrase in phrases}
         target = _divided(pair.target, by_target)
-        unmarked = {part for part in target if isinstance(part, str)}
         marked = {part for part in target if isinstance(part, Phrase)}
         is_clear = (
             len(marked) == len(phrases)
-            and unmarked.isdisjoint(chain(*by_target))
+            and _unmarked(source).isdisjoint(chain(*(phrase.source for phrase in phrases)))
+            and _unmarked(target).isdisjoint(chain(*by_target))
             and target == _divided_backwards(pair.target, by_target)
         )
         return Parts(source, target, phrases if is_clear else [])
+
+
+def _unmarked(parts: Iterable[str | Phrase]) -> set[str]:
+    """The tokens that are in no phrase."""
+    return {part for part in parts if isinstance(part, str)}
 
 
 def _divided(tokens: Tokens, phrases: Mapping[Tokens, Phrase]) -> list[str | Phrase]:

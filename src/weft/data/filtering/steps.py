@@ -374,7 +374,7 @@ def check_expression(expression: str, replacement: str = "") -> None:
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"data.pipeline: {expression!r} is not a regular expression: {error}") from None
     try:
-        pattern.sub(replacement, "")  # parses the replacement even if nothing matches
+        expressions.check_replacement(pattern, replacement)
     except (re.error, IndexError) as error:
         raise ValueError(f"data.pipeline: {replacement!r} cannot replace {expression!r}: {error}") from None
 

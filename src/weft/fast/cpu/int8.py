@@ -17,6 +17,10 @@ The products are oneDNN's, of unsigned by signed bytes, and fastest where the CP
 since 2023; VNNI: Intel since 2019, AMD since Zen 4). Without, pairs of products are summed in 16 bits and would
 overflow, so activations get 7 bits instead of 8 (`LEVELS`); even then a search by a recurrent model takes about half
 the time of fp32 (benchmarks/RESULTS.md).
+
+A call of oneDNN and the operations around it take some 35 µs however few the rows are, as long as an fp32 product of
+32 rows. So a few rows are rounded and multiplied by C (native/kernels.c), to the same integers; without a compiler, a
+search of one sentence is slower in 8 bits than in fp32.
 """
 
 from __future__ import annotations
@@ -24,10 +28,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from weft.fast.cpu.compiled import Linear, few_rows_linear, library, pointer
+
 HAS_VNNI: bool = torch.cpu._is_vnni_supported()
 """Whether this CPU multiplies bytes fast and without overflow."""
 LEVELS = 127 if HAS_VNNI else 63
 """An activation is an integer between −LEVELS and LEVELS, stored as a byte with zero point LEVELS + 1."""
+FEW_ROWS = 32
+"""Products of so many rows are computed by C where it is compiled (`weft.fast.cpu.compiled`)."""
 _POINTWISE: tuple[object, ...] = (1.0, 0, torch.float32, "none", [], "")
 """Arguments of oneDNN's product: output scale and zero point, float32 output, no operation on the output."""
 
@@ -44,11 +52,26 @@ class Int8Linear(nn.Module):
         scale_G = weight_GD.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         rounded_GD = (weight_GD / scale_G[:, None]).round().to(torch.int8)
         self.packed = torch.ops.onednn.qlinear_prepack(rounded_GD, None)
+        self.rounded_GD, self.sums_G = rounded_GD, rounded_GD.sum(1, dtype=torch.int32)
         self.bound = bound
         # r s for bounded inputs; otherwise s / LEVELS, so that only r · LEVELS, the row's maximum, is missing
         self.scale_G = scale_G * ((1.0 if bound is None else bound) / LEVELS)
         self.zero_point_G = torch.zeros(len(scale_G), dtype=torch.int32)
         self.bias_G = None if bias_G is None else bias_G.detach().float()
+
+    def native_map(self) -> Linear:
+        """The map as C reads it."""
+        outputs, inputs = self.rounded_GD.shape
+        return Linear(
+            bytes=pointer(self.rounded_GD),
+            sums=pointer(self.sums_G),
+            scale=pointer(self.scale_G),
+            bias=pointer(self.bias_G),
+            outputs=outputs,
+            inputs=inputs,
+            bound=self.bound or 0.0,
+            levels=LEVELS,
+        )
 
     def forward(self, *inputs: Tensor) -> Tensor:
         joint_ND = torch.cat(inputs, -1) if len(inputs) > 1 else inputs[0]
@@ -58,6 +81,8 @@ class Int8Linear(nn.Module):
     def _linear(self, inputs_ND: Tensor) -> Tensor:
         if not len(inputs_ND):
             return inputs_ND.new_zeros(0, len(self.scale_G))
+        if len(inputs_ND) <= FEW_ROWS and library() is not None:
+            return few_rows_linear(inputs_ND.contiguous(), self.native_map())
         if self.bound is not None:
             rounded_ND = (inputs_ND * (LEVELS / self.bound)).round_().clamp_(-LEVELS, LEVELS)
             return self._integer_product(rounded_ND, self.bias_G)

@@ -6,6 +6,7 @@ Equal to the functions of `weft.search.constraints`, log Σ exp up to rounding; 
   row for the maxima of its blocks, and a small selection.
 - On a CPU, log Σ exp is computed literally, some rows at a time, so that intermediate values stay in the cache: half
   the time of a log-softmax. NumPy finds the largest value of a row in a tenth of the time of `torch.argmax`.
+- Of one sentence, both are computed by C where it is compiled (`weft.fast.cpu.compiled`).
 - On a GPU, a kernel finds the best tokens of every row and their log-probabilities (`weft.fast.triton.top_k`).
 """
 
@@ -16,15 +17,38 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from weft.fast.cpu.compiled import library
 from weft.search.constraints import Extensions, LogitsConstraint, NoLoops
 from weft.search.loop import SearchState
 from weft.search.repetition import LoopLimits
 
+MAX_K = 64
+"""The most extensions that C finds: they are kept in order by insertion."""
+MAX_ROWS = 16
+"""The most rows whose sums C computes; with more, PyTorch divides the work better."""
 BLOCK = 64
 CACHE_FLOATS = 2**18
 """So many floats stay in a core's cache between two passes."""
 SAFE_LOG_SUM = 69.0
 """Sums between e to this power and its inverse are within the range of floats, and have lost no precision."""
+
+
+def is_native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
+    """Whether C can find the ``k`` best extensions of one sentence."""
+    is_one = len(totals_BK) == 1 and scores_RV.is_cpu and scores_RV.dtype == totals_BK.dtype == torch.float32
+    return is_one and scores_RV.is_contiguous() and k <= min(MAX_K, scores_RV.numel()) and library() is not None
+
+
+def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
+    """`top_k_extensions` in one pass over the scores, of which blocks without a candidate are not looked into."""
+    rows, vocabulary = scores_RV.shape
+    best_BC, indices_2BC = torch.empty(1, k), torch.empty(2, 1, k, dtype=torch.int64)
+    parents_BC, tokens_BC = indices_2BC.unbind()
+    library().weft_top_k(
+        scores_RV.data_ptr(), totals_BK.contiguous().data_ptr(), rows, vocabulary, k,
+        best_BC.data_ptr(), parents_BC.data_ptr(), tokens_BC.data_ptr(),
+    )  # fmt: skip
+    return Extensions(best_BC, parents_BC, tokens_BC)
 
 
 def has_many_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
@@ -57,6 +81,23 @@ def is_float_on_cpu(values_RV: Tensor) -> bool:
 
 def first_largest_by_numpy(values_RV: Tensor) -> Tensor:
     return torch.from_numpy(values_RV.detach().numpy().argmax(-1, keepdims=True))
+
+
+def is_native_log_sum_exp(values_RV: Tensor) -> bool:
+    return (
+        len(values_RV) <= MAX_ROWS
+        and is_float_on_cpu(values_RV)
+        and values_RV.is_contiguous()
+        and library() is not None
+    )
+
+
+def native_log_sum_exp(values_RV: Tensor) -> Tensor:
+    """log Σ exp of a few rows by C."""
+    rows, vocabulary = values_RV.shape
+    sums_R = torch.empty(rows)
+    library().weft_log_sum_exp(values_RV.data_ptr(), rows, vocabulary, sums_R.data_ptr(), torch.get_num_threads())
+    return sums_R
 
 
 def literal_log_sum_exp(values_RV: Tensor) -> Tensor:

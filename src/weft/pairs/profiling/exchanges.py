@@ -4,9 +4,11 @@ A symbol a belongs to a target symbol a' if exactly the pairs with a in their so
 entries are interchangeable if swapping them in pairs never contradicts the pairs (a new source that is among them has
 the new target), and leads to at least one of them: ``jump`` and ``walk`` if *jump* and *walk* are pairs alone.
 
-A phrase is a pair that is part of other pairs, on both sides. Two phrases are interchangeable if putting one in the
-place of the other never contradicts the pairs, leads to several of them, and makes no two tokens neighbors that no
-source has: after *walk twice* no source has *twice*, so *walk twice* does not fit wherever *walk* does.
+A phrase is a pair that is part of other pairs, on both sides. Phrases that are the same but for interchangeable symbols
+have one form: *walk left*, *run right*. Two forms are interchangeable if putting a phrase of one in the place of one of
+the other never contradicts the pairs, leads to several of them, and makes no two tokens neighbors that no source has:
+after *walk twice* no source has *twice*, so *walk twice* does not fit wherever *walk* does. A form may be in several
+groups.
 
 These are the groups of the steps ``exchange`` and ``substitute`` (`weft.data.filtering.exchange`).
 """
@@ -15,7 +17,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 from weft.data.filtering.exchange import Parts, Phrase, Phrases, Tokens, rename, split_entry
@@ -24,12 +28,12 @@ MAX_SYMBOLS = 50
 """Different symbols of a side of a language of strict rules."""
 MAX_PAIRS = 50_000
 """Different pairs that are kept: the first of a corpus."""
-MAX_PHRASES = 40
-"""Phrases that are compared: those that are part of the most pairs."""
+MAX_FORMS = 40
+"""Forms of phrases that are compared: those that are part of the most pairs."""
 MAX_PHRASE_TOKENS = 4
 """Tokens of the source of a phrase."""
 MIN_USES = 10
-"""Pairs that a phrase is part of, at least."""
+"""Pairs that the phrases of a form are part of, at least."""
 MAX_TRIED = 30
 """Pairs with a phrase in which another one is tried."""
 MIN_AGREEMENTS = 5
@@ -74,7 +78,8 @@ class StrictPairs:
         targets: Targets = defaultdict(set)
         for pair in pairs:
             targets[" ".join(pair.source)].add(" ".join(pair.target))
-        return Interchangeable(_symbols(pairs, targets), _phrases(pairs, targets))
+        symbols = _symbols(pairs, targets)
+        return Interchangeable(symbols, _phrases(pairs, targets, symbols))
 
 
 Targets = dict[str, set[str]]
@@ -101,7 +106,7 @@ def _symbols(pairs: Sequence[Phrase], targets: Targets) -> tuple[tuple[Entry, ..
                 led += 1
         return led
 
-    return _groups(entries, swapped)
+    return tuple(map(tuple, _groups(entries, swapped)))
 
 
 def _uses(pairs: Sequence[Phrase], side: int) -> dict[str, set[int]]:
@@ -113,18 +118,21 @@ def _uses(pairs: Sequence[Phrase], side: int) -> dict[str, set[int]]:
     return uses
 
 
-def _phrases(pairs: Sequence[Phrase], targets: Targets) -> tuple[tuple[Entry, ...], ...]:
-    """Groups of phrases that fit in the place of each other."""
-    known = {pair.source: pair for pair in pairs if len(pair.source) > 1 and len(targets[" ".join(pair.source)]) == 1}
-    uses: dict[Tokens, list[Phrase]] = defaultdict(list)
-    for pair in pairs:
-        for span in _spans(pair.source):
-            if span in known and _contains(pair.target, known[span].target):
-                uses[span].append(pair)
-    used = sorted((span for span in uses if len(uses[span]) >= MIN_USES), key=lambda span: (-len(uses[span]), span))
-    phrases = [known[span] for span in sorted(used[:MAX_PHRASES])]
+def _phrases(
+    pairs: Sequence[Phrase], targets: Targets, symbols: Sequence[Sequence[Entry]]
+) -> tuple[tuple[Entry, ...], ...]:
+    """Groups of phrases that fit in the place of each other, those of the longest phrases first."""
+    uses = _phrase_uses(pairs, targets)
+    forms: dict[Phrase, list[Phrase]] = defaultdict(list)
+    for phrase in sorted(uses, key=lambda phrase: (-len(uses[phrase]), phrase)):
+        forms[_form(phrase, symbols)].append(phrase)
+    count = {phrases[0]: sum(len(uses[phrase]) for phrase in phrases) for phrases in forms.values()}
+    used = [phrases for phrases in forms.values() if count[phrases[0]] >= MIN_USES]
+    used.sort(key=lambda phrases: -count[phrases[0]])
+    members = {phrases[0]: phrases for phrases in used[:MAX_FORMS]}
+    """The phrases of each form, by the one that is part of the most pairs."""
     neighbors = {neighbor for pair in pairs for neighbor in pairwise(("", *pair.source, ""))}
-    divided = {phrase: _divided_pairs(phrase, uses[phrase.source]) for phrase in phrases}
+    divided = {phrase: _divided_pairs(phrase, uses[phrase]) for phrase in members}
 
     def replaced(first: Phrase, second: Phrase) -> int:
         led = 0
@@ -138,8 +146,40 @@ def _phrases(pairs: Sequence[Phrase], targets: Targets) -> tuple[tuple[Entry, ..
                 led += 1
         return led if led >= MIN_AGREEMENTS else 0
 
-    groups = _groups(phrases, lambda first, second: min(replaced(first, second), replaced(second, first)))
-    return tuple(tuple((" ".join(phrase.source), " ".join(phrase.target)) for phrase in group) for group in groups)
+    @cache
+    def agreements(first: Phrase, second: Phrase) -> int:
+        return min(replaced(first, second), replaced(second, first))
+
+    groups = _groups(members, agreements)
+    for group in groups:  # a form may be in several: "run around left" is replaced like "run left" and "run left twice"
+        group += [form for form in members if form not in group and _agrees(form, group, agreements)]
+    groups.sort(key=lambda group: -fmean(len(form.source) for form in group))
+    return tuple(
+        tuple((" ".join(phrase.source), " ".join(phrase.target)) for form in group for phrase in sorted(members[form]))
+        for group in groups
+    )
+
+
+def _phrase_uses(pairs: Sequence[Phrase], targets: Targets) -> dict[Phrase, list[Phrase]]:
+    """Phrases, and the pairs that each is part of."""
+    known = {pair.source: pair for pair in pairs if len(pair.source) > 1 and len(targets[" ".join(pair.source)]) == 1}
+    uses: dict[Phrase, list[Phrase]] = defaultdict(list)
+    for pair in pairs:
+        for span in _spans(pair.source):
+            if span in known and _contains(pair.target, known[span].target):
+                uses[known[span]].append(pair)
+    return uses
+
+
+def _form(phrase: Phrase, symbols: Sequence[Sequence[Entry]]) -> Phrase:
+    """A phrase with the first symbols of each group in place of its own, in the order in which they appear."""
+    sides: tuple[dict[str, str], dict[str, str]] = {}, {}
+    for group in symbols:
+        entries = dict(group)
+        present = [token for token in dict.fromkeys(phrase.source) if token in entries]
+        for token, (source, target) in zip(present, group, strict=False):
+            sides[0][token], sides[1][entries[token]] = source, target
+    return split_entry([rename(" ".join(tokens), names) for tokens, names in zip(phrase, sides, strict=True)])
 
 
 def _divided_pairs(phrase: Phrase, pairs: Sequence[Phrase]) -> list[Parts]:
@@ -163,23 +203,27 @@ def _fits(parts: Parts, first: Phrase, second: Phrase, neighbors: set[tuple[str,
     return True
 
 
-def _groups(entries: Iterable[T], agreements: Callable[[T, T], int]) -> tuple[tuple[T, ...], ...]:
+def _groups(entries: Iterable[T], agreements: Callable[[T, T], int]) -> list[list[T]]:
     """Groups of two or more entries, of which each agrees with one of those before it and contradicts none."""
     groups: list[list[T]] = []
     for entry in entries:
         for group in groups:
-            least = most = 0
-            for other in group:
-                count = agreements(entry, other)
-                least, most = min(least, count), max(most, count)
-                if least == CONTRADICTION:
-                    break
-            if least > CONTRADICTION and most:
+            if _agrees(entry, group, agreements):
                 group.append(entry)
                 break
         else:
             groups.append([entry])
-    return tuple(tuple(group) for group in groups if len(group) > 1)
+    return [group for group in groups if len(group) > 1]
+
+
+def _agrees(entry: T, group: Iterable[T], agreements: Callable[[T, T], int]) -> bool:
+    """Whether an entry agrees with one of a group and contradicts none of it."""
+    most = 0
+    for other in group:
+        if (count := agreements(entry, other)) == CONTRADICTION:
+            return False
+        most = max(most, count)
+    return most > 0
 
 
 def _spans(tokens: Tokens) -> set[Tokens]:

@@ -27,7 +27,7 @@ class RaceStarted(RaceEvent):
     """The candidates are chosen."""
 
     candidates: dict[str, str]
-    """Name and network of each; the first is the recommended one."""
+    """Name and network of each; the first is the recommended one. Formats of export are named where they differ."""
     seconds: float
     """Time limit of each probe."""
     continued: bool = False
@@ -76,6 +76,8 @@ class RaceWon(RaceEvent):
     """The best validation of each candidate."""
     seconds: float
     """Duration of the race."""
+    exports: tuple[str, ...] = ()
+    """The formats to which it can be exported and the reasons for others, if another candidate was recommended."""
 
     def __str__(self) -> str:
         others = ", ".join(f"{name} {shown(value)}" for name, value in self.values.items() if name != self.name)
@@ -83,6 +85,7 @@ class RaceWon(RaceEvent):
         return (
             f"race: {self.name} wins with {self.metric} {shown(self.values.get(self.name))}{over}, in "
             f"{self.seconds:.0f} s; it is trained again from its first step with the rest of the time"
+            + "".join(f"; {line}" for line in self.exports)
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 
 from weft.errors import WeftError, is_out_of_memory
+from weft.interop.portability import export_lines, portability
 from weft.pairs.halving import Standing, next_size, ranked, rung_sizes
 from weft.pairs.race.events import Eliminated, RaceEvent, RaceStarted, RaceWon, shown
 from weft.pairs.race.plan import rung_lengths
@@ -56,8 +57,7 @@ class Race:
         with ExitStack() as opened:
             opened.callback(self._save)
             running = yield from self._open(running, opened)
-            networks = {probe.name: probe.candidate.summary for probe in running}
-            yield RaceStarted(0, networks, self.probes[0].seconds, self.continued)
+            yield RaceStarted(0, self._networks(running), self.probes[0].seconds, self.continued)
             for rung, end in enumerate(ends):
                 if rung < self.record.content["rung"] or len(running) == 1:
                     continue
@@ -72,7 +72,17 @@ class Race:
         self._save()
         values = {probe.name: probe.value for probe in self.probes}
         [probe] = [probe for probe in running if probe.name == winner]
-        yield RaceWon(probe.step, winner, probe.metric, values, self._elapsed() - self.start)
+        exports = () if probe is self.probes[0] else tuple(export_lines(probe.candidate.recipe))
+        yield RaceWon(probe.step, winner, probe.metric, values, self._elapsed() - self.start, exports)
+
+    def _networks(self, running: Sequence[Probe]) -> dict[str, str]:
+        """The network of each candidate, and the formats of export that are not those of the recommended one."""
+        networks, recommended = {}, _formats(self.probes[0])
+        for probe in running:
+            formats = _formats(probe)
+            exports = "" if formats == recommended else f"; exports to: {', '.join(formats) or 'no format'}"
+            networks[probe.name] = probe.candidate.summary + exports
+        return networks
 
     def _open(self, probes: list[Probe], opened: ExitStack) -> Generator[RaceEvent, None, list[Probe]]:
         """Prepare all candidates; those that cannot be trained are out."""
@@ -153,6 +163,11 @@ class Race:
     def _elapsed(self) -> float:
         """Seconds of the time limit that have passed."""
         return 60 * self.limit.minutes - self.limit.remaining()
+
+
+def _formats(probe: Probe) -> list[str]:
+    """Names of the formats to which a candidate can be exported."""
+    return [entry.name for entry in portability(probe.candidate.recipe) if entry.refusal is None]
 
 
 def by_loss(running: Sequence[Probe]) -> bool:

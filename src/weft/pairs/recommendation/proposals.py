@@ -2,8 +2,10 @@
 
 The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
 they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
-only one other kind, the recommended network with or without label smoothing. Units, splits, metric and search are those
-of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same metric.
+only one other kind, the recommended network with or without label smoothing, or for a formal language with relative
+positions (Csordás et al. 2021: they and training to the end help with new combinations). Units, splits, metric and
+search are those of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same
+metric.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from weft.errors import RecipeError
+from weft.interop.portability import export_lines
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
@@ -30,6 +33,8 @@ MANY_SENTENCES = 100_000
 """Pairs of sentences from which on a recurrent network is not worth a try."""
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
+OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
+"""Topics of choices that another model takes the place of."""
 FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup")
 """Settings of [training] that depend on the network."""
 
@@ -80,6 +85,8 @@ def propose(
         changed = {"model": _model(choices, tree["model"])}
         changed["training"] = _schedule(profile, task, {**tree, **changed}, device, given)
         candidates += _candidate(recommendation, kind, choices, changed)
+    if len(candidates) < MAX_CANDIDATES and is_formal and chosen == "transformer":
+        candidates += _with_relative_positions(recommendation)
     smoothing = tree["training"].get("label_smoothing", 0.1)
     is_given = ["training", "label_smoothing"] in map(list, given)
     if len(candidates) < MAX_CANDIDATES and not task.is_formal and not is_given:
@@ -89,6 +96,16 @@ def propose(
         choice = Choice("label smoothing", f"{value:g}", "on trial against the usual", settings)
         candidates += _candidate(recommendation, name, [choice], {"training": {"label_smoothing": value}})
     return [replace(candidate, by_structure=is_formal) for candidate in candidates[:MAX_CANDIDATES]]
+
+
+def _with_relative_positions(recommendation: Recommendation) -> list[CandidateRecipe]:
+    """The recommended Transformer with relative positions."""
+    model = deepcopy(recommendation.settings["model"])
+    for side in ("encoder", "decoder"):
+        model[side]["positions"] = "relative"
+    choices = [choice for choice in recommendation.choices if choice.topic in OF_THE_MODEL]
+    choices.append(Choice("attention", "relative positions", "on trial", {}))
+    return _candidate(recommendation, "relative", choices, {"model": model})
 
 
 def _recommended(recommendation: Recommendation, name: str) -> CandidateRecipe:
@@ -191,9 +208,10 @@ def _candidate(
         return []
     recipe = recommendation.recipe.model_copy(update={"model": variant.model, "training": variant.training})
     topics = {choice.topic for choice in choices}
-    dropped = {"model", "attention", "dropout", "copying", "embeddings"} if "model" in changed else set()
+    dropped = OF_THE_MODEL if "model" in changed else frozenset()
     kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | dropped]
-    lines = (*kept, *(choice.line() for choice in choices), *(f"warning: {text}" for text in recommendation.warnings))
+    chosen = [*kept, *(choice.line() for choice in choices)]
+    lines = (*chosen, *export_lines(recipe), *(f"warning: {text}" for text in recommendation.warnings))
     summary = ", ".join(choice.value for choice in choices if choice.topic in ("model", "attention"))
     if not summary:
         summary = ", ".join(f"{choice.topic} {choice.value}" for choice in choices)

@@ -7,6 +7,7 @@ irregular form, makes an exchange wrong, and the few pairs that could contradict
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import plural
@@ -20,14 +21,16 @@ DRAWINGS = 8
 def choose_variants(profile: PairProfile) -> list[Choice]:
     """Steps that put interchangeable symbols and phrases in each other's place; none if the pairs show no such ones.
 
-    Phrases are replaced before symbols are renamed, since they are named as they are in the corpus.
+    A step for each group of phrases: a pair in which some were replaced, *walk left twice* for *walk*, has those of the
+    next group then, *walk left*. Symbols are renamed last, since phrases are named as they are in the corpus.
     """
     symbols, phrases = profile.interchangeable
     steps: list[dict[str, Any]] = []
     names = []
     if phrases:
-        steps.append({"kind": "substitute", "groups": _lists(phrases)})
-        names.append(f"{plural(sum(map(len, phrases)), 'phrase')} like {phrases[0][0][0]!r}")
+        steps += [{"kind": "substitute", "groups": _lists([group])} for group in phrases]
+        number = len({phrase for group in phrases for phrase in group})
+        names.append(f"{plural(number, 'phrase')} like {phrases[0][0][0]!r}")
     if symbols:
         steps.append({"kind": "exchange", "groups": _lists(symbols)})
         names += [", ".join(sorted(source for source, _ in group)) for group in symbols]
@@ -38,5 +41,5 @@ def choose_variants(profile: PairProfile) -> list[Choice]:
     return [Choice("variants", f"{DRAWINGS} of each pair: {'; '.join(names)}", reason, settings)]
 
 
-def _lists(groups: tuple[tuple[tuple[str, str], ...], ...]) -> list[list[list[str]]]:
+def _lists(groups: Sequence[Sequence[tuple[str, str]]]) -> list[list[list[str]]]:
     return [[list(entry) for entry in group] for group in groups]

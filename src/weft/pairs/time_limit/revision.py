@@ -20,7 +20,14 @@ from typing import NamedTuple
 import torch
 
 from weft.data.preparation import PreparedCorpus
-from weft.pairs.time_limit.budget import GOOD_VALIDATIONS, SAFETY, VALIDATION_SHARE, fit_warmup, whole_intervals
+from weft.pairs.time_limit.budget import (
+    GOOD_VALIDATIONS,
+    MIN_SENTENCES,
+    SAFETY,
+    VALIDATION_SHARE,
+    fit_warmup,
+    whole_intervals,
+)
 from weft.recipe import Recipe, TrainingSettings, load_recipe
 from weft.recipe.data import as_list
 from weft.runs.layout import RunFolder
@@ -54,11 +61,16 @@ class Revised(Event):
     step_seconds: float
     """As observed."""
     planned_step_seconds: float
+    valid_sentences: int | None = None
+    """Sentences that each validation translates from now on, if they are fewer than before."""
 
     def __str__(self) -> str:
+        sentences = (
+            "" if self.valid_sentences is None else f"; validations translate {self.valid_sentences:,} sentences"
+        )
         return (
             f"the plan is revised at step {self.step:,}: {self.steps:,} steps instead of {self.planned_steps:,}, since "
-            f"a step takes {self.step_seconds:.3g} s instead of {self.planned_step_seconds:.3g} s"
+            f"a step takes {self.step_seconds:.3g} s instead of {self.planned_step_seconds:.3g} s{sentences}"
         )
 
 
@@ -67,6 +79,12 @@ class Pace(NamedTuple):
 
     step: float
     validation: float
+    sentences: int = 0
+    """Sentences that a validation translates; 0: none, or not observed."""
+
+    def with_sentences(self, sentences: int) -> Pace:
+        """With validations of other sentences; the time is taken to be in proportion to them."""
+        return Pace(self.step, self.validation * sentences / self.sentences, sentences)
 
 
 class ObservedPace:
@@ -76,6 +94,7 @@ class ObservedPace:
         self.last = time.monotonic()
         self.skipped = self.steps = self.validations = 0
         self.step_seconds = self.validation_seconds = 0.0
+        self.sentences = 0
 
     def add(self, event: Event) -> None:
         now = time.monotonic()
@@ -83,6 +102,7 @@ class ObservedPace:
         if isinstance(event, Validation):
             self.validations += 1
             self.validation_seconds += seconds
+            self.sentences = event.outputs
         elif self.skipped < SKIPPED_STEPS:
             self.skipped += isinstance(event, Step)
         else:  # saving a checkpoint is counted among the updates
@@ -94,7 +114,7 @@ class ObservedPace:
         if self.steps < MIN_OBSERVED:
             return None
         validation = self.validation_seconds / self.validations if self.validations else planned.validation_seconds
-        return Pace(self.step_seconds / self.steps, validation)
+        return Pace(self.step_seconds / self.steps, validation, self.sentences)
 
 
 def revise_settings(
@@ -102,7 +122,8 @@ def revise_settings(
 ) -> TrainingSettings | None:
     """Settings of a run at a step that has some seconds left; None if what it still has to do fits into them.
 
-    ``most_steps``: the steps up to which the run is extended, if much of the time would be left.
+    Validations are as many as were left, up to `GOOD_VALIDATIONS` with fewer sentences if they take too long, as in
+    the first plan. ``most_steps``: the steps up to which the run is extended, if much of the time would be left.
     """
     every = settings.validate_every if pace.validation else 0
     validations = settings.steps // every - step // every if every else 0
@@ -111,15 +132,19 @@ def revise_settings(
     extends = needed < SPARE * planned and step < settings.steps < most_steps
     if needed <= TOLERANCE * seconds and not extends:
         return None
+    changes = {}
     if validations:
-        affordable = max(int(VALIDATION_SHARE * planned / pace.validation), 1)
-        validations = min(max(validations, GOOD_VALIDATIONS) if extends else validations, affordable)
+        validations = max(validations, GOOD_VALIDATIONS) if extends else validations
+        share = VALIDATION_SHARE * planned
+        shorter = _with_fewer_sentences(pace, share / min(validations, GOOD_VALIDATIONS))
+        if shorter != pace:
+            changes["valid_sentences"] = shorter.sentences
+        pace, validations = shorter, min(validations, max(int(share / shorter.validation), 1))
     further = int((planned - validations * pace.validation) / pace.step)
     further = min(further, most_steps - step) if extends else further
     if further < 1:
         return None
     steps = step + further
-    changes = {}
     if validations:
         steps, every = whole_intervals(steps, max(round(steps * validations / further), 1))
         changes["validate_every"] = every
@@ -127,6 +152,13 @@ def revise_settings(
         return None
     changes |= {"steps": steps, "warmup": fit_warmup(settings, steps), "save_every": min(settings.save_every, steps)}
     return settings.model_copy(update=changes)
+
+
+def _with_fewer_sentences(pace: Pace, seconds: float) -> Pace:
+    """The pace if each validation takes at most these seconds, with `MIN_SENTENCES` at least."""
+    if pace.validation <= seconds or pace.sentences <= MIN_SENTENCES:
+        return pace
+    return pace.with_sentences(max(int(pace.sentences * seconds / pace.validation), MIN_SENTENCES))
 
 
 class Revision(NamedTuple):
@@ -218,7 +250,8 @@ class PlannedTraining:
             getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
         ):
             return None
-        every = settings.validate_every
+        fewer = settings.valid_sentences if settings.valid_sentences < training.valid_sentences else None
+        pace, every = pace if fewer is None else pace.with_sentences(fewer), settings.validate_every
         fitted = replace(
             event,
             step=step,
@@ -229,7 +262,7 @@ class PlannedTraining:
             seconds=deadline - now,
             closing_seconds=event.closing_seconds + closing_seconds,
         )
-        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds)
+        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds, fewer)
         return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
 
     def _is_due(self, now: float, deadline: float) -> bool:

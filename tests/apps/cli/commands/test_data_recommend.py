@@ -30,3 +30,17 @@ def test_columns_and_json(tmp_path: Path) -> None:
     assert record["recipe"]["data"]["train"]["source"] == ["r"]
     assert record["profile"]["count"]["rows"] == 30
     assert CliRunner().invoke(app, [*command, "--source", "r"]).exit_code != 0
+
+
+def test_minutes_name_the_candidates_of_a_race(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"word{n}\tw o r d {n % 7}\n" for n in range(200)))
+    command = ["data", "recommend", str(tmp_path / "pairs.tsv")]
+    result = CliRunner().invoke(app, [*command, "--minutes", "5"])
+    assert result.exit_code == 0 and result.stdout.startswith("# race: ")
+    (tmp_path / "mine.toml").write_text(result.stdout)
+    assert load_recipe(tmp_path / "mine.toml").tokenizer.kind == "character"
+    race = json.loads(CliRunner().invoke(app, [*command, "--minutes", "5", "--json"]).stdout)["race"]
+    assert len(race) == 3 and "transformer" in race
+    assert "race" not in json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    bad = CliRunner().invoke(app, [*command, "--minutes", "0"])
+    assert bad.exit_code != 0 and "expected a number of minutes above 0" in str(bad.exception)

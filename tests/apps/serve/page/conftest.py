@@ -14,6 +14,7 @@ import pytest
 
 from apps.serve.servers import PATIENCE, running_server, settings
 from weft.apps.serve import create_app
+from weft.pairs.state_index import keep_states
 from weft.recipe import make_recipe
 from weft.training.train import train
 
@@ -45,7 +46,7 @@ LEARNING = {
 }
 STACK = {"kind": "transformer", "layers": 2, "hidden": 32, "heads": 2, "feed_forward": 48}
 MODELS: dict[str, dict[str, Any]] = {
-    "recurrent": {},
+    "recurrent": {"serve.states": 6},
     "transformer": {
         **{f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in STACK.items()},
         "tokenizer.kind": "bpe",
@@ -81,6 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings = {**LEARNING, "data.folder": str(folder), "name": name, **changes}
         recipe = make_recipe({}, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
         assert list(train(recipe, folder / name))
+    assert keep_states(folder / "recurrent", device="cpu")
     return folder
 
 

@@ -116,6 +116,66 @@ def test_a_view_fits_every_width_and_axe_finds_no_violation(visitor, name):
     )
 
 
+STEPS = {
+    f"{model}-{step}": f"#translate?model={model}&text={SENTENCE}&step={step}"
+    for model in ("recurrent", "transformer")
+    for step in (1, 3)
+}
+MORE_VIEWS = {
+    **VIEWS,
+    **STEPS,
+    "recurrent": f"#translate?model=recurrent&text={SENTENCE}",
+    "map": f"#translate?model=transformer&text={SENTENCE}&map=2.1",
+    "samples": f"#translate?model=recurrent&text={SHORT}&s.kind=sample&s.temperature=3&draws=4",
+    "copying": f"#translate?model=copying&text={SHORT}",
+    "walk-recurrent": f"#walk?model=recurrent&text={SHORT}&step=2",
+    "error": f"#translate?model=recurrent&text={SHORT}&s.size=3&s.groups=2",
+    "long": "#translate?model=recurrent&text=" + f"{SENTENCE} " * 60,
+}
+
+
+def present(page):
+    page.get_by_role("button", name="Present").click()
+
+
+def fill_in(page):
+    """The first view with a translation and its problems."""
+    page.get_by_text("Glossary and translation memory").click()
+    page.locator("form.plain .side textarea").fill("he hit me with a pie\nwe drank the zebra")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_selector(".problems li")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MORE_VIEWS, "text-filled", "present", "present-walk"])
+def test_axe_finds_no_violation_at_any_width_and_in_any_color_scheme(visitor, name):
+    """Every view, also at the first steps, in present mode and with an error."""
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    actions = {"text-filled": ("text", fill_in), "present": ("recurrent", present), "present-walk": ("walk", present)}
+    view, act = actions.get(name, (name, lambda page: None))
+    page = visitor.open("#text", anew=True)
+    page = visitor.open(MORE_VIEWS[view])
+    act(page)
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text("utf-8"))
+    violations = {}
+    try:
+        for width in (320, 768, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(250)  # figures are drawn anew
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{wide} pixels too wide at {width}"
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+                found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+                for one in found:
+                    violations[width, scheme, one["id"]] = [node["html"][:200] for node in one["nodes"][:3]]
+    finally:
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        visitor.open("#text", anew=True)
+    assert not violations
+
+
 @pytest.mark.parametrize("kind", ["SVG", "PNG"])
 def test_pictures_are_saved(visitor, tmp_path, kind):
     page = visitor.translate("recurrent", SENTENCE)

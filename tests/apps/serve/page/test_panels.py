@@ -183,7 +183,7 @@ def test_the_tree_grows_and_the_winner_is_marked(visitor):
     for kind in ("kept", "pruned", "finished"):
         assert page.locator(f".tree .node.{kind}").count() > 0, kind
     best = texts(page, ".tree .node.best:not(.root) > text:not(.crown)")
-    assert [re.sub(r"\+\d+ cut", "", text).strip() for text in best][:-1] == texts(page, ".words.target button")
+    assert [re.sub(r"\+\d+", "", text).strip() for text in best][:-1] == texts(page, ".words.target button")
     assert page.locator(".tree .crown").count() == 1
 
 

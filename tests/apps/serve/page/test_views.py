@@ -171,7 +171,7 @@ def test_a_text_is_translated_line_by_line(visitor, tmp_path):
     page.get_by_role("button", name="Translate", exact=True).click()
     assert "no text yet" in page.get_by_role("alert").inner_text()
     page.get_by_label("Languages").select_option("recurrent")
-    page.locator("form.plain textarea").fill("he hit me with a pie\n\nwe drank the zebra\n")
+    page.locator("form.plain .side textarea").fill("he hit me with a pie\n\nwe drank the zebra\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_function("() => document.querySelector('.text-output').textContent.split('\\n').length === 3")
     page.wait_for_selector(".problems li")
@@ -185,13 +185,13 @@ def test_a_text_is_translated_line_by_line(visitor, tmp_path):
     with page.expect_download() as download:
         page.get_by_role("button", name="Save").click()
     assert Path(download.value.path()).read_text("utf-8").startswith("il m'a entarté\n\n")
-    page.locator("form.plain textarea").fill("he hit me with a pie . we drank the milk")
+    page.locator("form.plain .side textarea").fill("he hit me with a pie . we drank the milk")
     page.keyboard.press("Control+Enter")
     page.wait_for_function("() => document.querySelector('.text-output').textContent.includes('nous avons bu le lait')")
     assert page.locator(".text-output").inner_text().startswith("il m'a entarté")
     (tmp_path / "text.txt").write_text("who has some boxes", "utf-8")
     page.locator("input[type=file]").set_input_files(tmp_path / "text.txt")
-    page.wait_for_function("() => document.querySelector('form.plain textarea').value === 'who has some boxes'")
+    page.wait_for_function("() => document.querySelector('form.plain .side textarea').value === 'who has some boxes'")
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_role("link", name="Look inside").click()
     visitor.settle()
@@ -271,8 +271,17 @@ def test_a_walk_follows_the_search(visitor):
     page.wait_for_selector(".stages .panel")
     assert page.locator(".way [aria-pressed=true]").inner_text() == chosen
     assert [title.split(" ", 1)[1] for title in page.locator(".stages h2").all_inner_texts()] == [
-        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax")
+        *("Embedding", "Layer 1: LSTM", "Attention to the source", "Readout", "Logits and softmax"),
+        "Nearest training examples",
     ]
+    rows = page.locator(".neighbors tbody tr")
+    assert rows.count() == 6 and SENTENCE in rows.first.inner_text()
+    assert rows.first.locator("mark").inner_text() == chosen
+    cosines = [float(text.replace("−", "-")) for text in page.locator(".neighbors td.number").all_inner_texts()]
+    assert cosines == sorted(cosines, reverse=True) and cosines[0] > 0.99
+    visitor.open(f"#walk?model=transformer&text={SENTENCE}")
+    page.wait_for_selector("h2:text('The stream')")
+    assert page.locator(".neighbors").count() == 0  # this run keeps none
 
 
 FILES = {
@@ -284,7 +293,7 @@ FILES = {
 NO_FILES = {
     "e.jsonl": (b'{"src": "a"}\n{"x": 1}\n', "e.jsonl:2 has none of the fields source, src, input, text, sentence."),
     "f.jsonl": (b"{\n", "f.jsonl:1 is no JSON."),
-    "g.txt": (b"PK\0\1", "g.txt is no text. Lines of text, TSV, CSV and JSON Lines can be opened, also as .gz."),
+    "g.txt": (b"PK\0\1", "g.txt is no text. Lines of text, tables (TSV, CSV, JSON Lines) and documents (HTML, "),
     "h.gz": (b"no archive", "h.gz cannot be read: it is damaged, or not what its name says."),
     "i.gz": (gzip.compress(b"a" * 3_000_000), "i.gz has more than 2,000,000 bytes, which is all that can be opened"),
 }
@@ -294,9 +303,30 @@ def test_files_of_several_formats(visitor):
     page = visitor.open("#text", anew=True)
     for name, (content, text) in FILES.items():
         page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
-        page.wait_for_function("text => document.querySelector('form.plain textarea').value === text", arg=text)
+        page.wait_for_function("text => document.querySelector('form.plain .side textarea').value === text", arg=text)
         assert page.get_by_role("alert").count() == 0
-        page.locator("form.plain textarea").fill("")
+        page.locator("form.plain .side textarea").fill("")
     for name, (content, sentence) in NO_FILES.items():
         page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
         page.get_by_role("alert").filter(has_text=sentence).wait_for()
+
+
+def test_a_document_keeps_its_markup(visitor):
+    """Its format is that of its ending; the result is saved under its name."""
+    page = visitor.open("#text?model=recurrent", anew=True)
+    content = b"<h1>he hit me with a pie</h1>\n<p>we drank <b>the milk</b></p>\n"
+    page.locator("input[type=file]").set_input_files({"name": "a.htm", "mimeType": "text/html", "buffer": content})
+    page.wait_for_function("() => document.querySelector('form.plain .side textarea').value.includes('<b>')")
+    assert page.get_by_label("Format").input_value() == "html"
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_selector("p:text('2 sentences in ')")
+    text = page.locator(".text-output").evaluate("one => one.textContent")
+    assert text.startswith("<h1>il m'a entarté</h1>") and text.count("<b>") == text.count("</b>") == 1
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save").click()
+    assert download.value.suggested_filename == "a.html"
+    assert Path(download.value.path()).read_text("utf-8") == text
+    page.get_by_label("Format").select_option("json")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.get_by_role("alert").filter(has_text="not well-formed").or_(page.get_by_role("alert")).first.wait_for()
+    visitor.problems.clear()  # 422 is the answer to it

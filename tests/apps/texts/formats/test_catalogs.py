@@ -61,6 +61,11 @@ def test_gettext() -> None:
     assert translated(output, "po", upper).text == output, "translated once"
 
 
+def test_numbers_of_any_length_are_copied() -> None:
+    source = '{"a": ' + "1" * 5000 + "}"
+    assert read_json(source).raw == source
+
+
 def test_json() -> None:
     source = '{"a b": "we <b class=\\"x\\">drank</b>\\nit", "k" : ["c &amp; {x}", 1, null, "\\u00e9t\\u00e9"], "e": ""}'
     assert read_json(source).raw == source

@@ -101,23 +101,37 @@ def recommend_command(
     ] = None,
     source: Source = None,
     target: Target = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", help="For weft train PAIRS --minutes N: names the candidates that race."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Recommend a recipe for pairs, each choice with its reason, without training.
 
-    These are the choices of weft train PAIRS. A bounded sample is read, whatever the size of the files. The output is a
-    recipe file.
+    These are the choices of weft train PAIRS, or with --minutes those of weft train PAIRS --minutes N. A bounded sample
+    is read, whatever the size of the files. The output is a recipe file.
     """
     from weft.pairs.profiling.inputs import PairsArgument
+    from weft.pairs.recommendation.proposals import propose
     from weft.pairs.recommendation.recommend import recommend_recipe
+    from weft.pairs.time_limit.budget import TimeLimit
+    from weft.recipe.toml import comment
 
     if targets is not None and (source is not None or target is not None):
         raise DataError("--source and --target name columns of one file, or two files; give no TARGETS beside them")
     argument = PairsArgument(pairs, source, target) if targets is None else PairsArgument(None, pairs, targets)
-    recommendation = recommend_recipe(argument)
+    if minutes is not None:
+        TimeLimit.from_now(minutes)  # checks the number
+    recommendation = recommend_recipe(argument, minutes=minutes)
+    candidates = propose(recommendation) if minutes is not None else []
+    race = {candidate.name: candidate.summary for candidate in candidates if len(candidates) > 1}
     if as_json:
-        typer.echo(json.dumps(recommendation.record(), ensure_ascii=False))
+        record = recommendation.record()
+        typer.echo(json.dumps(record if minutes is None else {**record, "race": race}, ensure_ascii=False))
     else:
+        if race:
+            typer.echo(comment(f"race: {'; '.join(f'{name} ({network})' for name, network in race.items())}"))
         typer.echo(recommendation.toml(), nl=False)
 
 

@@ -236,11 +236,14 @@ def _show_outcome(folder: Path, *, device: str, limit: int | None = None) -> Non
 
 
 def _calibrate(folder: Path, *, device: str, limit: int | None) -> None:
-    """Fit how likely outputs of a finished run are right, for ``weft translate --confidence``."""
+    """Fit how likely outputs of a finished run are right, for ``weft translate --confidence``, and keep decoder states
+    if the recipe asks for them."""
     from weft.pairs.outcome import calibrate_run
+    from weft.pairs.state_index import keep_states
 
     try:
         calibrate_run(folder, device=device, limit=limit)
+        keep_states(folder, device=device)
     except KeyboardInterrupt as interruption:
         name = shlex.quote(str(folder))
         typer.echo(f"weft: calibration interrupted; the run is complete: weft calibrate {name}", err=True)

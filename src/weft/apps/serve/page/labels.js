@@ -64,9 +64,9 @@ export function count(value) {
   return Number(value).toLocaleString('en-US');
 }
 
-/** "1 token", "2 tokens". */
-export function plural(value, noun) {
-  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+/** "1 token", "2 tokens"; `nouns`: where they are not the noun with an s. */
+export function plural(value, noun, nouns = `${noun}s`) {
+  return `${count(value)} ${value === 1 ? noun : nouns}`;
 }
 
 /** A duration: 45 s, 3 min 20 s, 2 h 5 min. */

@@ -46,6 +46,8 @@ const FIRST = new Set([
 ]);
 /** Set elsewhere on the page, or of no use for one sentence. */
 const LEFT_OUT = new Set(['kind', 'prefix', 'batch_tokens']);
+/** Characters of a text for which one output is asked for, instead of all that the search has found. */
+export const LONG_TEXT = 1_500;
 /** The languages of a model that has several, and the side of each. */
 export const LANGUAGES = { source_language: 'source', target_language: 'target' };
 /** They change how finished hypotheses are ranked: the list follows at once, before any new search. */
@@ -83,8 +85,9 @@ export function settingsFor(settings, kind, languages = {}) {
         : setting,
     );
   const isLanguage = ({ name }) => name in LANGUAGES;
+  const isSeed = ({ name }) => name === 'seed'; // with the button that draws again
   return {
-    first: [...applying.filter(isLanguage), ...applying.filter(({ name }) => FIRST.has(name))],
+    first: [...applying.filter(isLanguage), ...applying.filter(isSeed), ...applying.filter((one) => FIRST.has(one.name) && !isSeed(one))],
     more: applying.filter((setting) => !FIRST.has(setting.name) && !isLanguage(setting)),
   };
 }

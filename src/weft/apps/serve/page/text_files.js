@@ -1,11 +1,24 @@
 /**
- * The sources of a file: lines of text, or a column of a table (TSV, CSV, JSON Lines), each also compressed (.gz).
+ * The text of a file: lines, a column of a table (TSV, CSV, JSON Lines) or a document (docs/texts.md), each also
+ * compressed (.gz).
  */
 
 import { count } from './labels.js';
 
+/** The formats of documents, as the service names them: title and endings. The first ending is that of a saved file. */
+export const DOCUMENTS = {
+  html: ['HTML', ['html', 'htm', 'xhtml']],
+  xml: ['XML', ['xml']],
+  markdown: ['Markdown', ['md', 'markdown']],
+  srt: ['Subtitles (SubRip)', ['srt']],
+  vtt: ['Subtitles (WebVTT)', ['vtt']],
+  po: ['gettext', ['po', 'pot']],
+  xliff: ['XLIFF', ['xliff', 'xlf']],
+  json: ['JSON', ['json']],
+};
+const ENDINGS = new Map(Object.entries(DOCUMENTS).flatMap(([format, [, endings]]) => endings.map((ending) => [ending, format])));
 /** What a file chooser offers. */
-export const ACCEPTED = '.txt,.md,.srt,.tsv,.csv,.jsonl,.ndjson,.gz,text/plain';
+export const ACCEPTED = ['txt', 'tsv', 'csv', 'jsonl', 'ndjson', 'gz', ...ENDINGS.keys()].map((ending) => `.${ending}`).join(',');
 /** Names of the column of sources, in a header or in JSON. */
 const SOURCE = ['source', 'src', 'input', 'text', 'sentence'];
 const BINARY = /\0/;
@@ -13,17 +26,23 @@ const BINARY = /\0/;
 /**
  * @param {File} file
  * @param {number} most bytes that are read
- * @returns {Promise<string>} one source in each line
+ * @returns {Promise<{text: string, format: string|null}>} format: that of a document; null for lines, a source in each
  */
-export async function readSources(file, most) {
+export async function readTextFile(file, most) {
   const isCompressed = file.name.endsWith('.gz');
   const text = await readText(file, isCompressed, most);
-  if (BINARY.test(text)) throw new Error(`${file.name} is no text. Lines of text, TSV, CSV and JSON Lines can be opened, also as .gz.`);
+  if (BINARY.test(text)) throw new Error(`${file.name} is no text. Lines of text, tables (TSV, CSV, JSON Lines) and documents (${Object.values(DOCUMENTS).map(([title]) => title).join(', ')}) can be opened, also as .gz; for Word documents, use weft translate.`);
   const name = isCompressed ? file.name.slice(0, -3) : file.name;
-  const extension = name.split('.').at(-1).toLowerCase();
-  if (extension === 'jsonl' || extension === 'ndjson') return fromJson(text, file.name).join('\n');
-  if (extension === 'tsv') return column(lines(text).map((line) => line.split('\t'))).join('\n');
-  if (extension === 'csv') return column(csvRows(text)).join('\n');
+  const ending = name.split('.').at(-1).toLowerCase();
+  if (ENDINGS.has(ending)) return { text, format: ENDINGS.get(ending) };
+  return { text: sourcesOf(text, ending, file.name), format: null };
+}
+
+/** Lines of text; of a table its column of sources. */
+function sourcesOf(text, ending, file) {
+  if (ending === 'jsonl' || ending === 'ndjson') return fromJson(text, file).join('\n');
+  if (ending === 'tsv') return column(lines(text).map((line) => line.split('\t'))).join('\n');
+  if (ending === 'csv') return column(csvRows(text)).join('\n');
   return text;
 }
 

@@ -8,10 +8,18 @@
  * leaves room: no two lines cross.
  */
 
-/** Of a node's pruned children, those that are drawn; the others are counted. */
-const PRUNED = 3;
-/** As long as there are no more steps than these, more of them are drawn. */
-const [EARLY, EARLY_PRUNED] = [1, 6];
+/**
+ * How much of a tree is drawn: of the pruned children of a node on the leading path and of another one how many, the
+ * others being counted; whether tokens have their probabilities. The more there is to draw, the less of that has room.
+ */
+export const DETAILS = [
+  { onPath: 6, others: 3, shares: true },
+  { onPath: 3, others: 1, shares: true },
+  { onPath: 2, others: 0, shares: true },
+  { onPath: 3, others: 1, shares: false },
+  { onPath: 2, others: 0, shares: false },
+  { onPath: 1, others: 0, shares: false },
+];
 /** A tree with more expanded nodes is large: pruned branches are then drawn along the leading path only. */
 const LARGE = 80;
 /** A search of more steps is drawn in part: the last of its steps, as many as have this many expanded nodes. */
@@ -35,12 +43,12 @@ export function firstStep(run, steps) {
 
 /**
  * @param {import('./search_run.js').SearchRun} run
- * @param {{steps: number, leader?: Node[], everything?: boolean}} options steps: how many there are so far; everything:
- *   every pruned branch
+ * @param {{steps: number, leader?: Node[], everything?: boolean, detail?: Object}} options steps: how many there are so
+ *   far; everything: every pruned branch; detail: one of `DETAILS`
  * @returns {{placed: Map<Node, Placed>, rows: number, root: Node, first: number}} root: the start, or where the drawn
  *   steps are the last of many, a node in its place; first: the step before the first one that is drawn
  */
-export function layout(run, { steps, leader = [], everything = false }) {
+export function layout(run, { steps, leader = [], everything = false, detail = DETAILS[1] }) {
   const first = firstStep(run, steps);
   const levels = run.levels.slice(first, steps + 1);
   const root = first ? { ...levels[0][0], step: first, parent: null, children: levels[1] ?? [] } : levels[0][0];
@@ -55,14 +63,14 @@ export function layout(run, { steps, leader = [], everything = false }) {
     );
   }
   const isLarge = grown.length > LARGE;
-  const most = steps <= EARLY ? EARLY_PRUNED : PRUNED;
   const drawn = (node) => {
     const children = node.children.filter(isShown);
     const kept = children
       .filter(isGrown)
       .sort((a, b) => onPath.has(b) - onPath.has(a) || sizes.get(b) - sizes.get(a));
     const pruned = children.filter((child) => !isGrown(child));
-    const count = everything ? pruned.length : isLarge && node !== root && !onPath.has(node) ? 0 : most;
+    const isLeading = node === root || onPath.has(node);
+    const count = everything ? pruned.length : isLeading ? detail.onPath : isLarge ? 0 : detail.others;
     return { children: [...kept, ...pruned.slice(0, count)], hidden: Math.max(pruned.length - count, 0) };
   };
   const { nodes, bottom } = subtree(root, drawn);

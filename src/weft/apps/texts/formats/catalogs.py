@@ -95,7 +95,7 @@ def units(raw: str, dialect: Dialect) -> Iterator[str | Unit]:
 def read_json(source: str, name: str = "JSON") -> Document:
     """A JSON file: the strings in it that are no keys."""
     try:
-        json.loads(source.removeprefix("\ufeff"))
+        json.loads(source.removeprefix("\ufeff"), parse_int=str)  # whose digits have no limit
     except json.JSONDecodeError as error:
         message = error.msg[:1].lower() + error.msg[1:]
         raise DataError(f"{name}:{error.lineno}: not JSON: {message} at column {error.colno}") from None

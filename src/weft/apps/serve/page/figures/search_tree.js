@@ -6,29 +6,44 @@
  */
 
 import { arrowKeys, s, unit } from '../dom.js';
-import { number, percent, shorten, visible } from '../labels.js';
+import { number, percent, plural, shorten, visible } from '../labels.js';
 import { path } from '../search_run.js';
-import { layout } from '../tree_layout.js';
+import { DETAILS, layout } from '../tree_layout.js';
 
 const LONGEST_LABEL = 14;
+/** The width of a probability beside a token, and of the number of branches that are not drawn, in sizes of the text. */
+const [SHARE_WIDTH, COUNT_WIDTH] = [3.6, 1.7];
+const [ROW_HEIGHT, TOP, BOTTOM] = [1.55, 2.4, 0.6];
 const OUTCOMES = { kept: 'kept', finished: 'finished', pruned: 'cut' };
+
+/**
+ * The width and the height of the tree that `searchTree` draws of the same, and where it draws it.
+ * @returns {{size: [number, number], edges: number[], placed: Map, root: Node, first: number}}
+ */
+export function measured(run, options) {
+  const em = unit();
+  const { placed, rows, root, first } = layout(run, options);
+  const shown = [...placed.keys()];
+  const last = first + Math.max(...shown.map(({ step }) => step - first));
+  const edges = columnEdges(shown, placed, { first, last, em, shares: (options.detail ?? DETAILS[1]).shares });
+  return { size: [edges.at(-1) + em, em * (TOP + BOTTOM + ROW_HEIGHT * rows)].map(Math.ceil), edges, placed, root, first };
+}
 
 /**
  * @param {import('../search_run.js').SearchRun} run
  * @param {Object} options
  * @param {number} options.steps how many steps to show
+ * @param {Object} [options.detail] one of `DETAILS`
  * @param {boolean} options.everything every cut branch
  * @param {import('../search_run.js').Node[]} options.leader the path to emphasize
  * @param {(node: import('../search_run.js').Node) => void} options.choose
  * @returns {SVGSVGElement}
  */
-export function searchTree(run, { steps, everything, leader, choose }) {
+export function searchTree(run, { steps, everything, leader, choose, detail = DETAILS[1] }) {
   const em = unit();
-  const { placed, rows, root, first } = layout(run, { steps, leader, everything });
+  const { size, edges, placed, root, first } = measured(run, { steps, leader, everything, detail });
   const shown = [...placed.keys()];
-  const edges = columnEdges(shown, placed, { first, last: first + Math.max(...shown.map(({ step }) => step - first)), em });
-  const height = em * 1.55;
-  const at = (node) => ({ x: edges[node.step - first], y: em * 2.8 + height * placed.get(node).row });
+  const at = (node) => ({ x: edges[node.step - first], y: em * (TOP + ROW_HEIGHT * placed.get(node).row) });
   const onPath = new Set(leader);
   const isOnPath = (node) => node === root || onPath.has(node);
   const depth = (node) => (isOnPath(node) ? 2 : Number(node.branch.outcome !== 'pruned'));
@@ -45,10 +60,10 @@ export function searchTree(run, { steps, everything, leader, choose }) {
       isOnPath: isOnPath(node),
       isBest: node === last && run.translation && steps >= run.length,
       hidden: placed.get(node).hidden,
+      hasShare: detail.shares,
       choose,
     }),
   );
-  const size = [edges.at(-1) + em, em * 3.4 + height * rows].map(Math.ceil);
   const headings = edges
     .slice(1, -1)
     .map((x, index) => s('text', { x, y: em * 0.8, class: 'step', 'text-anchor': 'middle' }, first + index + 1));
@@ -73,11 +88,12 @@ export function searchTree(run, { steps, everything, leader, choose }) {
 }
 
 /** The x of each step from the one before the first that is drawn, as far apart as its longest label needs. */
-function columnEdges(shown, placed, { first, last, em }) {
+function columnEdges(shown, placed, { first, last, em, shares }) {
   const widths = Array.from({ length: last - first + 1 }, () => 0);
   for (const node of shown) {
     const longest = Math.max(Math.min([...visible(node.token)].length, LONGEST_LABEL), 2);
-    const width = node.step === first ? 2.4 : 2.8 + 0.6 * longest + (placed.get(node).hidden ? 3.2 : 0);
+    const beside = (placed.get(node).hidden ? COUNT_WIDTH : 0) + (shares ? SHARE_WIDTH : 0);
+    const width = node.step === first ? 2.4 : 2.8 + 0.6 * longest + beside;
     widths[node.step - first] = Math.max(widths[node.step - first], width);
   }
   return widths.reduce((edges, width) => [...edges, edges.at(-1) + em * width], [em * 1.2]);
@@ -92,7 +108,7 @@ function edge(from, to, node, isOnPath, em) {
   return s('path', { class: `edge ${node.branch.outcome} ${isOnPath ? 'best' : ''}`, d });
 }
 
-function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, choose }) {
+function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, hasShare, choose }) {
   if (isRoot)
     return s(
       'g',
@@ -102,7 +118,7 @@ function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, cho
   const { branch } = node;
   const label = visible(node.token);
   const log = `log p ${number(branch.total)}`;
-  const name = `Step ${node.step}, ${label}: ${OUTCOMES[branch.outcome]}, ${percent(Math.exp(branch.log_probability))} here, ${log} so far${branch.outcome === 'finished' ? `, score ${number(branch.score)}` : ''}${isBest ? ', the winner' : ''}. Go on from here`;
+  const name = `Step ${node.step}, ${label}: ${OUTCOMES[branch.outcome]}, ${percent(Math.exp(branch.log_probability))} here, ${log} so far${branch.outcome === 'finished' ? `, score ${number(branch.score)}` : ''}${isBest ? ', the winner' : ''}${hidden ? `; ${plural(hidden, 'cut branch', 'cut branches')} after it not drawn` : ''}. Go on from here`;
   const go = () => choose(node);
   return s(
     'g',
@@ -127,7 +143,7 @@ function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, cho
       class: 'target',
       x: x + em * 0.4,
       y: y - em * 0.7,
-      width: em * (0.6 + 0.6 * Math.min([...label].length, LONGEST_LABEL) + (hidden ? 3.2 : 0)),
+      width: em * (0.6 + 0.6 * Math.min([...label].length, LONGEST_LABEL) + (hidden ? COUNT_WIDTH : 0) + (hasShare ? SHARE_WIDTH : 0)),
       height: em * 1.4,
       rx: em * 0.3,
     }),
@@ -136,7 +152,8 @@ function item(node, { x, y }, { em, isRoot, isNew, isOnPath, isBest, hidden, cho
       'text',
       { x: x + em * 0.55, y, 'dominant-baseline': 'central' },
       shorten(label, LONGEST_LABEL),
-      hidden ? s('tspan', { class: 'hidden-count', dx: em * 0.3 }, `+${hidden} cut`) : null,
+      hasShare ? s('tspan', { class: 'share', dx: em * 0.4 }, percent(Math.exp(branch.log_probability))) : null,
+      hidden ? s('tspan', { class: 'hidden-count', dx: em * 0.3 }, `+${hidden}`) : null,
     ),
     isBest ? s('text', { x: x - em * 0.1, y: y - em * 0.9, class: 'crown', 'text-anchor': 'middle' }, '★') : null,
   );

@@ -14,6 +14,16 @@ const HELP = {
   other: 'Score = log p ÷ length term.',
 };
 
+/** The columns, and what they are. */
+const HEADINGS = [
+  ['#', 'Rank'],
+  ['Output'],
+  ['Score', 'log p divided by the length term'],
+  ['log p', 'Log-probability of all tokens'],
+  ['Length', 'Tokens, including the end token'],
+  ['Term', 'Length term: what log p is divided by'],
+];
+
 /** How many samples can be drawn side by side. */
 const DRAWS = [1, 2, 4, 8, 16];
 
@@ -25,31 +35,23 @@ export class FinishedPanel {
     this.count = h('select', { id, on: { change: () => draw(Number(this.count.value)) } }, DRAWS.map((count) => h('option', { value: count }, count)));
     this.draws = h('span', { class: 'check', hidden: true }, h('label', { for: id }, 'Samples'), this.count);
     this.note = h('p', { class: 'hint' });
-    this.body = h('tbody');
-    const headings = [
-      ['#', 'Rank'],
-      ['Output'],
-      ['Score', 'log p divided by the length term'],
-      ['log p', 'Log-probability of all tokens'],
-      ['Length', 'Tokens, including the end token'],
-      ['Length term', 'What log p is divided by'],
-    ];
+    this.body = h('tbody', { role: 'rowgroup' });
     this.element = panel(
       'Finished hypotheses',
-      { class: 'half-wide', help: HELP.beam, tools: [this.draws] },
+      { class: 'finished', help: HELP.beam, tools: [this.draws] },
       scrollable(
         'Finished hypotheses: the table',
         h(
           'table',
-          { class: 'ranking' },
+          { class: 'ranking', role: 'table' },
           h(
             'thead',
-            {},
+            { role: 'rowgroup' },
             h(
               'tr',
-              {},
-              headings.map(([text, title], index) =>
-                h('th', { scope: 'col', class: index > 1 ? 'number' : null, title }, text),
+              { role: 'row' },
+              HEADINGS.map(([text, title], index) =>
+                h('th', { scope: 'col', role: 'columnheader', class: index > 1 ? 'number' : null, title }, text),
               ),
             ),
           ),
@@ -107,10 +109,12 @@ export class FinishedPanel {
           );
     return h(
       'tr',
-      { 'data-key': key, class: isPicked && place !== null ? 'picked' : '' },
-      h('td', {}, index + 1),
-      h('th', { scope: 'row' }, name),
-      [number(score, 3), number(log, 3), length, number(term, 2)].map((value) => h('td', { class: 'number' }, value)),
+      { role: 'row', 'data-key': key, class: isPicked && place !== null ? 'picked' : '' },
+      h('td', { role: 'cell' }, index + 1),
+      h('th', { scope: 'row', role: 'rowheader' }, name),
+      [number(score, 3), number(log, 3), length, number(term, 2)].map((value, index) =>
+        h('td', { class: 'number', role: 'cell', 'data-label': HEADINGS[index + 2][0] }, value),
+      ),
     );
   }
 

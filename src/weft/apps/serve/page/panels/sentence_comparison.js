@@ -8,7 +8,7 @@ import { h, replace } from '../dom.js';
 import { Highlight } from '../highlight.js';
 import { number } from '../labels.js';
 import { path, SearchRun } from '../search_run.js';
-import { sent } from '../search_settings.js';
+import { LONG_TEXT, sent } from '../search_settings.js';
 import { MapPanel } from './map_panel.js';
 import { panel } from './panel.js';
 import { TreeFigure } from './tree_figure.js';
@@ -27,6 +27,7 @@ export class SentenceComparison {
         { class: 'two' },
         this.columns.map(({ element }) => element),
       ),
+      this.columns.map(({ treePanel }) => treePanel), // below each other: a tree needs the width
     );
   }
 
@@ -54,7 +55,8 @@ export class SentenceComparison {
 
 /** A whole search. */
 async function search({ model, search: settings }, text, { settings: described, limits }) {
-  const count = Math.min(settings.kind === 'beam' ? settings.size : 1, limits.n_best ?? 1);
+  const isShort = text.length <= LONG_TEXT; // the attention of several outputs for a longer one would be too much
+  const count = isShort ? Math.min(settings.kind === 'beam' ? settings.size : 1, limits.n_best ?? 1) : 1;
   const run = new SearchRun({});
   for await (const event of api.translateStream({
     model: model.name,
@@ -88,7 +90,6 @@ class Column {
       { class: 'view' },
       panel(`${name}: output`, {}, this.output),
       this.map.element,
-      this.treePanel,
     );
   }
 

@@ -30,7 +30,7 @@ export class TreePanel {
       h(
         'p',
         { class: 'legend' },
-        ['● kept', '× cut', '■ finished', '★ winner'].map((text) => h('span', {}, text)),
+        ['● kept', '× cut', '■ finished', '★ winner', '+3 more cut'].map((text) => h('span', {}, text)),
       ),
       this.note,
       this.tree.element,

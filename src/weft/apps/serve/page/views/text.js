@@ -1,5 +1,5 @@
 /**
- * Text: translate a text and nothing else. Lines are translated one by one; problems are listed below.
+ * Text: translate a text or a document and nothing else. Lines are translated one by one; problems are listed below.
  */
 
 import * as address from '../address.js';
@@ -7,7 +7,8 @@ import * as api from '../api.js';
 import { doubtsOf, shaded } from '../doubts.js';
 import { h, replace, uniqueId } from '../dom.js';
 import { count, direction, plural, shorten } from '../labels.js';
-import { ACCEPTED, readSources } from '../text_files.js';
+import { download } from '../save.js';
+import { ACCEPTED, DOCUMENTS, readTextFile } from '../text_files.js';
 
 /** Lines of a request: the first ones appear soon, and a long text does not keep others waiting. */
 const LINES = 20;
@@ -24,6 +25,7 @@ export default class TextView {
   constructor(context) {
     this.context = context;
     const [text, model, file] = [uniqueId('text'), uniqueId('model'), uniqueId('file')];
+    const format = uniqueId('format');
     const [glossary, memory] = [uniqueId('glossary'), uniqueId('memory')];
     this.select = h('select', { id: model, on: { change: () => this.pick(this.select.value) } });
     this.swap = h('button', { type: 'button', on: { click: () => this.exchange() } }, '⇄ Swap');
@@ -44,6 +46,10 @@ export default class TextView {
       accept: ACCEPTED,
       on: { change: () => this.read() },
     });
+    const formats = Object.entries(DOCUMENTS).map(([name, [title]]) => h('option', { value: name }, title));
+    this.format = h('select', { id: format }, h('option', { value: '' }, 'Lines of text'), formats);
+    /** The name of the document that was opened, without its ending. */
+    this.fileName = '';
     this.glossary = h('textarea', { id: glossary, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.memory = h('textarea', { id: memory, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
@@ -73,18 +79,24 @@ export default class TextView {
         { class: 'side' },
         this.sourceLabel,
         this.textarea,
-        h('p', { class: 'buttons' }, this.button, h('label', { for: file, class: 'unseen' }, 'Open a file'), this.file),
         h(
-          'details',
-          {},
-          h('summary', {}, 'Glossary and translation memory'),
-          h('label', { for: glossary }, 'Terms to use: on each line a source term, a tab (or =) and a target term'),
-          this.glossary,
-          h('label', { for: memory }, 'Translated before: on each line a source, a tab (or =) and its translation'),
-          this.memory,
+          'p',
+          { class: 'buttons' },
+          this.button,
+          h('span', { class: 'file' }, this.file, h('label', { for: file }, 'Open a file')),
+          h('span', { class: 'check' }, h('label', { for: format }, 'Format'), this.format),
         ),
       ),
       h('div', { class: 'side' }, this.targetLabel, this.output, h('p', { class: 'buttons' }, this.copy, this.save, this.inside)),
+      h(
+        'details',
+        { class: 'wide' },
+        h('summary', {}, 'Glossary and translation memory'),
+        h('label', { for: glossary }, 'Terms to use: on each line a source term, a tab (or =) and a target term'),
+        this.glossary,
+        h('label', { for: memory }, 'Translated before: on each line a source, a tab (or =) and its translation'),
+        this.memory,
+      ),
     );
     this.element = h('div', { class: 'view' }, form, this.status, this.problems);
   }
@@ -143,10 +155,15 @@ export default class TextView {
     if (!file) return;
     this.context.fail(null);
     try {
-      this.textarea.value = await readSources(file, this.context.limits.body_bytes ?? MOST_BYTES);
+      const { text, format } = await readTextFile(file, this.context.limits.body_bytes ?? MOST_BYTES);
+      this.textarea.value = text;
+      this.format.value = format ?? '';
+      this.fileName = file.name.replace(/(\.[^.]*)?(\.gz)?$/, '');
+      this.status.textContent = `${file.name}: ${format ? `${DOCUMENTS[format][0]}, ` : ''}${plural([...text].length, 'character')}.`;
     } catch (error) {
       this.context.fail(error);
     }
+    this.file.value = ''; // so that the same file can be opened again
     this.orient();
   }
 
@@ -163,7 +180,7 @@ export default class TextView {
     }
     try {
       await this.context.ready(this.model);
-      await this.run(sources, signal);
+      await (this.format.value ? this.runDocument(this.format.value, signal) : this.run(sources, signal));
     } catch (error) {
       this.context.fail(error);
     } finally {
@@ -195,6 +212,25 @@ export default class TextView {
     const [first] = waiting;
     this.inside.hidden = waiting.length !== 1;
     this.inside.setAttribute('href', address.format({ view: 'translate', values: { model: this.model.name, text: first.line.trim() } }));
+  }
+
+  /** Translate a document whole; the result has its layout and its markup. */
+  async runDocument(format, signal) {
+    this.button.disabled = true;
+    this.show([]);
+    this.status.textContent = 'Translating the document …';
+    const start = performance.now();
+    const body = { model: this.model.name, text: this.textarea.value, format, ...this.known() };
+    const { translations } = await api.translate(body, signal).catch((error) => {
+      this.status.textContent = '';
+      throw error;
+    });
+    const [{ text, units, sentences }] = translations;
+    this.show([{ text, flags: [], source_tokens: [] }]);
+    this.showProblems(units.flatMap((unit) => unitProblems(unit)));
+    const seconds = (performance.now() - start) / 1000;
+    this.status.textContent = `${plural(sentences, 'sentence')} in ${seconds.toFixed(1)} s, by ${this.model.name}.`;
+    this.context.announce(`Translated: ${plural(sentences, 'sentence')}`);
   }
 
   /** The glossary and the memory, if there are any: lines of two columns, as typed with = or pasted with tabs. */
@@ -229,7 +265,11 @@ export default class TextView {
     );
     this.copy.disabled = this.save.disabled = !this.text.trim();
     this.inside.hidden = true;
-    const problems = lines.flatMap((line, index) => (line ? problemsOf(line, index + 1, lines.length) : []));
+    this.showProblems(lines.flatMap((line, index) => (line ? problemsOf(line, index + 1, lines.length) : [])));
+  }
+
+  /** @param {string[]} problems sentences; the first ones are listed */
+  showProblems(problems) {
     const more = problems.length > MENTIONED ? [`and ${plural(problems.length - MENTIONED, 'more problem')}`] : [];
     replace(
       this.problems,
@@ -248,9 +288,11 @@ export default class TextView {
   }
 
   download() {
-    const link = h('a', { href: URL.createObjectURL(new Blob([`${this.text}\n`])), download: 'translation.txt' });
-    link.click();
-    URL.revokeObjectURL(link.href);
+    const { value: format } = this.format;
+    const ending = format ? DOCUMENTS[format][1][0] : 'txt';
+    const { target } = this.model;
+    const language = this.fileName && target && target !== this.model.name ? `.${target}` : '';
+    download(format ? this.text : `${this.text}\n`, `${this.fileName || 'translation'}${language}.${ending}`, 'text/plain');
   }
 }
 
@@ -268,6 +310,11 @@ function problemsOf(line, number, lines) {
     ...doubtsOf({ ...line, flags, words: [] }).map((doubt) => `${where}${doubt}.`),
     ...(line.text.trim() ? [] : [`${where}the model has nothing to say.`]),
   ];
+}
+
+/** What a person should know of a part of a document. */
+function unitProblems({ source, flags, confidence }) {
+  return doubtsOf({ flags, confidence }).map((doubt) => `“${shorten(source.trim(), 60)}”: ${doubt}.`);
 }
 
 /** A pair of the translation memory that is equal or similar. */

@@ -23,10 +23,8 @@ import { TreePanel } from '../panels/tree_panel.js';
 import { Player } from '../player.js';
 import { Presenter } from '../present.js';
 import { END, SearchRun } from '../search_run.js';
-import { FILTERS, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
+import { FILTERS, LONG_TEXT, RANKING, readSearch, sent, writeSearch } from '../search_settings.js';
 
-/** Characters of a text for which one output is asked for, instead of all that the search has found. */
-const LONG_TEXT = 1_500;
 const UNKNOWN = '<unk>';
 /** While a search with more steps is running, what is shown is drawn anew after this many milliseconds only. */
 const [LONG_SEARCH, REDRAW] = [40, 400];
@@ -76,8 +74,9 @@ export default class TranslateView {
     this.results = h(
       'div',
       { class: 'results', hidden: true },
-      parts.map(({ element }) => element),
+      parts.filter((part) => part !== this.map && part !== this.finished).map(({ element }) => element),
     );
+    this.nextWord.element.after(h('div', { class: 'stack' }, this.map.element, this.finished.element));
     this.invitation = h(
       'p',
       { class: 'invitation' },

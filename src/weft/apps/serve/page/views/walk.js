@@ -6,6 +6,7 @@ import * as address from '../address.js';
 import * as api from '../api.js';
 import { h, replace, uniqueId } from '../dom.js';
 import { direction, visible } from '../labels.js';
+import { neighborsPanel } from '../panels/neighbors_panel.js';
 import { SoftmaxPanel } from '../panels/softmax_panel.js';
 import { stagePanel } from '../panels/stage_panel.js';
 import { SentenceForm } from '../panels/sentence_form.js';
@@ -146,7 +147,8 @@ export default class WalkView {
   showStages() {
     const panels = this.record.stages.map((stage, index) => stagePanel(stage, index + 1));
     this.softmax.update(this.record.output, panels.length + 1);
-    replace(this.stages, panels, this.softmax.element);
+    const { neighbors } = this.record;
+    replace(this.stages, panels, this.softmax.element, neighbors ? neighborsPanel(neighbors, panels.length + 2) : null);
     this.presenter.show();
   }
 

@@ -1,0 +1,364 @@
+"""Search steps of a Transformer for one sentence on a CPU, each of them one call of compiled code.
+
+Equal to `Seq2Seq.step` up to rounding; tests/fast/steps/test_native_transformer.py. All layers of a step are computed
+by native/transformer.c, in fp32 or with 8-bit weights, by as many threads as PyTorch has; Python embeds the tokens
+before, and no tensor is allocated between two layers. A product of a few rows takes as long as reading its weights, and
+they are read in the order in which they are stored: no copies are needed.
+
+Keys and values of all hypotheses are in one pool, in the order in which they were computed, and are never moved. The
+state of a hypothesis is the places of its own tokens there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weft.attention.multihead import CrossAttention, SelfAttention
+from weft.attention.normalizers import softmax
+from weft.attention.ragged_attention import mean_of_heads
+from weft.attention.relative_positions import rotation
+from weft.fast.cpu.compiled import Linear, Norm, few_rows_linear, library, pointer
+from weft.fast.cpu.int8 import Int8Linear
+from weft.fast.steps.quantization import Int8Output
+from weft.models.architecture import architecture_of
+from weft.models.interface import StepOutput
+from weft.models.layers import Output
+from weft.models.positions import Sinusoidal
+from weft.models.seq2seq import Seq2Seq
+from weft.models.transformer import ACTIVATIONS, TransformerLayer, TransformerStack
+from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
+from weft.runtime.replaceable import plain_of
+from weft.search.constraints import NoLoops
+from weft.search.interface import Hypothesis, SearchRequest, StepModel
+from weft.search.loop import StepRecords
+from weft.search.paths import PathRecord, path_hypotheses
+from weft.search.ranking import Ranking
+from weft.search.repetition import has_loop
+from weft.search.sampling import greedy_search
+
+MAX_ROWS = 16
+"""The most hypotheses: products of more rows are bound by arithmetic, at which PyTorch's are better."""
+FIRST_CAPACITY = 32
+"""Tokens that the pool has room for at least; it doubles when it is full."""
+_ACTIVATIONS = {
+    ACTIVATIONS[name]: kind
+    for name, kind in {
+        "relu": 0, "gelu": 1, "gelu_tanh": 2, "silu": 3, "swiglu": 19, "geglu": 17, "geglu_tanh": 18
+    }.items()
+}  # fmt: skip
+"""Numbers of the activations in native/transformer.c: 16 more where they are gated."""
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = (
+        ("norms", Norm * 3),
+        *((name, Linear) for name in ("query_key_value", "output", "query", "source_output", "linear1", "linear2")),
+        *((name, ctypes.c_void_p) for name in ("tokens", "keys", "values", "bias", "source_weights")),
+    )
+
+
+class _Decoder(ctypes.Structure):
+    _fields_ = (
+        ("layers", ctypes.c_void_p),
+        ("mask", ctypes.c_void_p),
+        ("turns", ctypes.c_void_p),
+        ("final_norm", Norm),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "count", "width", "heads", "kv_heads", "head_width", "inner", "activation", "is_pre_norm", "source",
+                "bias_stride", "threads",
+            )
+        ),
+    )  # fmt: skip
+
+
+class _Greedy(ctypes.Structure):
+    _fields_ = (
+        ("output", Linear),
+        ("embedding", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("scale", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("begin", "end", "longest")),
+    )
+
+
+def find_native_steps(model: StepModel, memory: Any, *, rows: int, return_attention: bool) -> NativeSteps | None:
+    """The native steps of a model for one sentence; None: it has none."""
+    if not isinstance(model, nn.Module) or not is_plain_transformer(model):
+        return None
+    return native_steps(cast(Seq2Seq, model), memory, rows=rows, return_attention=return_attention)
+
+
+_plain_transformers: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def is_plain_transformer(model: nn.Module) -> bool:
+    """Whether a model is one of weft's encoder–decoders with a Transformer; it is asked once."""
+    if model not in _plain_transformers:
+        described = architecture_of(model)
+        is_plain = described.kind == "seq2seq" and described.is_plain and described.is_transformer
+        _plain_transformers[model] = is_plain
+    return _plain_transformers[model]
+
+
+def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool) -> NativeSteps | None:
+    """The steps of one sentence with ``rows`` hypotheses; None where this module has none."""
+    decoder, keys_BHSD = cast(TransformerDecoder, model.decoder), memory.layers[0].keys
+    if len(keys_BHSD) != 1 or not keys_BHSD.shape[2] or rows > MAX_ROWS or keys_BHSD.dtype != torch.float32:
+        return None
+    if keys_BHSD.device.type != "cpu" or decoder.training or torch.is_grad_enabled():
+        return None
+    if library() is None or not _is_covered(decoder.stack) or not _is_native_output(model.output):
+        return None
+    return NativeSteps(model, decoder, memory, return_attention=return_attention)
+
+
+def _is_covered(stack: TransformerStack) -> bool:
+    """Whether every layer has both attentions, with softmax, and a feed-forward network, of maps that C can read."""
+    return not torch.is_autocast_enabled("cpu") and all(
+        type(layer.self_attention) is SelfAttention
+        and type(layer.cross_attention) is CrossAttention
+        and layer.feed_forward is not None
+        and layer.self_attention.normalize is softmax  # edited weights need their own axes
+        and layer.cross_attention.normalize is softmax
+        and layer.feed_forward.activation in _ACTIVATIONS
+        and all(map(_is_native, _maps(layer)))
+        for layer in stack.layers
+    )
+
+
+def _maps(layer: TransformerLayer) -> list[nn.Module]:
+    own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
+    assert cross is not None and network is not None
+    return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
+
+
+def _is_native(linear: nn.Module) -> bool:
+    """Whether C can read a map: a matrix and a bias in fp32 or in 8-bit integers, without adapters."""
+    if type(linear) is Int8Linear:
+        return True
+    return type(linear) is nn.Linear and linear.weight.dtype == torch.float32 and linear.weight.is_contiguous()
+
+
+def native_map(linear: nn.Module) -> Linear:
+    """A linear map as C reads it."""
+    if isinstance(linear, Int8Linear):
+        return linear.native_map()
+    assert isinstance(linear, nn.Linear)
+    return Linear.of(linear.weight, linear.bias)
+
+
+def _is_native_output(output: Output) -> bool:
+    return isinstance(output, Int8Output) or (
+        type(output).scores is Output.scores
+        and output.weight_VD.dtype == torch.float32
+        and output.weight_VD.is_contiguous()
+    )
+
+
+class NativeSteps:
+    """A `StepModel` for one search of one sentence, whose steps are taken one after the other.
+
+    The state (R, T) is the places of the tokens of each hypothesis in the pool.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, decoder: TransformerDecoder, memory: TransformerMemory, *, return_attention: bool
+    ) -> None:
+        stack = decoder.stack
+        self.model, self.decoder, self.stack, self.settings = model, decoder, stack, stack.settings
+        self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE, stack.embedding_scale
+        self.sinusoids_PD = stack.positions.table.values_PD if isinstance(stack.positions, Sinusoidal) else None
+        self.logits = model.output.logits
+        self.output = _output_map(model.output)
+        self.return_attention = return_attention
+        self.native = library()
+        self.stored = 0
+        """The number of tokens in the pool."""
+        attention = stack.layers[0].self_attention
+        self.kept: list[Tensor] = [memory.mask_B11S.contiguous()]
+        """What C reads and nothing else keeps alive."""
+        self.layers = (_Layer * len(stack.layers))(
+            *(self._layer(layer, *source) for layer, source in zip(stack.layers, memory.layers, strict=True))
+        )
+        network = stack.layers[0].feed_forward
+        assert network is not None
+        activation = _ACTIVATIONS[network.activation]
+        self.c = _Decoder(
+            layers=ctypes.addressof(self.layers),
+            mask=pointer(self.kept[0]),
+            final_norm=Norm.of(stack.final_norm),
+            count=len(stack.layers),
+            width=stack.width,
+            heads=attention.heads,
+            kv_heads=attention.kv_heads,
+            head_width=attention.head_width,
+            inner=self.layers[0].linear2.inputs,
+            activation=activation,
+            is_pre_norm=stack.final_norm is not None,
+            source=memory.layers[0].keys.shape[2],
+        )
+        self.entry = (attention.heads + 2 * attention.kv_heads) * attention.head_width
+        self.pool_LPE = torch.empty(len(stack.layers), 0, self.entry)
+        self.positions = 0
+        """Positions that the tables of rotations and biases have."""
+
+    def _layer(self, layer: TransformerLayer, keys_1HSD: Tensor, values_1HSD: Tensor) -> _Layer:
+        keys, values = keys_1HSD.contiguous(), values_1HSD.contiguous()
+        self.kept += [keys, values]
+        residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
+        norms = (Norm * 3)(*(Norm.of(residual.norm) for residual in residuals))
+        maps = map(native_map, _maps(layer))
+        return _Layer(norms, *maps, None, pointer(keys), pointer(values), None, None)
+
+    def start(self, memory: TransformerMemory) -> Tensor:
+        return torch.zeros(1, 0, dtype=torch.int64)
+
+    def step(self, tokens_R: Tensor, state: Tensor, memory: TransformerMemory) -> StepOutput:
+        rows, time = state.shape
+        self._reserve_tokens(self.stored + rows)
+        places_RT = torch.cat([state, torch.arange(self.stored, self.stored + rows)[:, None]], 1)
+        stream_RD = self._embed(tokens_R, time)
+        self._reserve_positions(time + 1)
+        weights_LRHS = self._keep_weights(rows) if self.return_attention else None
+        self.c.threads = torch.get_num_threads()
+        self.native.weft_transformer_step(
+            ctypes.byref(self.c), stream_RD.data_ptr(), rows, time, self.stored, places_RT.data_ptr()
+        )
+        self.stored += rows
+        readout = self.decoder.readout
+        states_RD = stream_RD if isinstance(readout, nn.Identity) else readout(stream_RD)
+        attention_RS = None
+        if weights_LRHS is not None:
+            chosen = {number: weights_LRHS[number] for number in self.decoder.alignment}
+            attention_RS = mean_of_heads(chosen, self.decoder.alignment)
+        return StepOutput(self.logits(few_rows_linear(states_RD, self.output)), places_RT, attention_RS)
+
+    def _embed(self, tokens_R: Tensor, time: int) -> Tensor:
+        """Equal to `TransformerStack.embed`."""
+        embedded_RE = torch.embedding(self.embedding_VE, tokens_R)
+        table_PD = self.sinusoids_PD
+        if table_PD is None or time >= len(table_PD) or self.stack.embedding_norm is not None:
+            positions_R = torch.full((len(tokens_R),), time)
+            return self.stack.embed(embedded_RE, positions_R, time + 1).contiguous()
+        stream_RD = embedded_RE.mul_(self.embedding_scale)
+        if not isinstance(self.stack.input_projection, nn.Identity):
+            stream_RD = self.stack.input_projection(stream_RD)
+        return stream_RD.add_(table_PD[time])
+
+    def _keep_weights(self, rows: int) -> Tensor:
+        """Where the weights of this step's cross-attention are written."""
+        weights_LRHS = torch.empty(len(self.layers), rows, self.c.heads, self.c.source)
+        for layer, weights_RHS in zip(self.layers, weights_LRHS, strict=True):
+            layer.source_weights = pointer(weights_RHS)
+        return weights_LRHS
+
+    def _reserve_tokens(self, count: int) -> None:
+        """Make the pool large enough for ``count`` tokens."""
+        if count <= self.pool_LPE.shape[1]:
+            return
+        larger_LPE = torch.empty(len(self.layers), max(2 * count, FIRST_CAPACITY), self.entry)
+        larger_LPE[:, : self.stored] = self.pool_LPE[:, : self.stored]
+        self.pool_LPE = larger_LPE
+        for layer, pool_PE in zip(self.layers, larger_LPE, strict=True):
+            layer.tokens = pointer(pool_PE)
+
+    def _reserve_positions(self, count: int) -> None:
+        """Make the tables of rotations, or of biases by distance, long enough for ``count`` positions."""
+        if count <= self.positions or self.settings.positions not in ("rotary", "relative", "alibi"):
+            return
+        self.positions = max(2 * count, FIRST_CAPACITY)
+        positions_T = torch.arange(self.positions)
+        if self.settings.positions == "rotary":
+            self.turns_TD = torch.stack(rotation(positions_T, self.settings.head_width), -1).flatten(1)
+            self.c.turns = pointer(self.turns_TD)
+            return
+        biases = self.stack.position_biases(positions_T[-1:], positions_T)
+        # from distances 1 − T … 0 to 0 … T − 1
+        self.biases = [bias_H1T[:, 0].flip(1).contiguous() for bias_H1T in biases if bias_H1T is not None]
+        self.c.bias_stride = self.positions
+        for layer, bias_HT in zip(self.layers, self.biases, strict=True):
+            layer.bias = pointer(bias_HT)
+
+    def greedy(self, *, begin: int, end: int, longest: int) -> tuple[Tensor, Tensor] | None:
+        """The tokens (T,) of greedy search and their log p; None where C cannot embed tokens, or read the logits."""
+        stack, output = self.stack, self.model.output
+        is_plain = isinstance(stack.input_projection, nn.Identity) and isinstance(self.decoder.readout, nn.Identity)
+        if not is_plain or stack.embedding_norm is not None or type(output) not in (Output, Int8Output):
+            return None
+        if isinstance(output, Int8Output) and output.loss != Output.loss:
+            return None
+        positions_PD = None
+        if stack.positions is not None:
+            positions_PD = stack.positions(torch.arange(longest), longest).contiguous()
+        self._reserve_positions(longest)
+        self._reserve_tokens(longest)
+        search = _Greedy(
+            output=self.output,
+            embedding=pointer(self.embedding_VE),
+            positions=pointer(positions_PD),
+            scale=self.embedding_scale,
+            begin=begin,
+            end=end,
+            longest=longest,
+        )
+        tokens_T, log_probs_T = torch.empty(longest, dtype=torch.int64), torch.empty(longest)
+        self.c.threads = torch.get_num_threads()
+        count = self.native.weft_transformer_greedy(
+            ctypes.byref(self.c), ctypes.byref(search), tokens_T.data_ptr(), log_probs_T.data_ptr()
+        )
+        return tokens_T[:count], log_probs_T[:count]
+
+
+def is_native_greedy(model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")) -> bool:
+    """Whether `greedy_search` may apply: one sentence on a CPU, and nothing that changes or observes its steps."""
+    return (
+        len(request.max_lengths) == request.n_best == 1
+        and isinstance(model, Seq2Seq)
+        and torch.device(request.device).type == "cpu"
+        and request.loop is None
+        and not (request.return_attention or request.return_trace or ranking.beta)
+        and not (any(request.prefixes) or any(request.min_lengths) or any(request.required))
+        and all(isinstance(constraint, NoLoops) for constraint in request.constraints)
+        and library() is not None
+    )
+
+
+def native_greedy_search(
+    model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")
+) -> Sequence[list[Hypothesis]]:
+    """`weft.search.sampling.greedy_search` of one sentence in one call, where the model's steps are native.
+
+    The constraint `NoLoops` changes nothing unless the output has a loop; then, plain search takes the steps.
+    """
+    plain = plain_of(greedy_search)
+    with torch.no_grad():
+        steps = find_native_steps(model, request.memory, rows=1, return_attention=False)
+        longest = request.max_lengths[0]
+        found = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
+        if found is None:
+            return plain(model, request, ranking)
+        tokens_T, log_probs_T = found
+        lengths_1 = np.array([len(tokens_T)])
+        limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
+        if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):
+            return plain(model, request, ranking)
+        active_T11 = torch.ones(len(tokens_T), 1, 1, dtype=torch.bool)
+        record = PathRecord(tokens_T[:, None, None], log_probs_T[:, None, None], active_T11, None, None, None)
+        return path_hypotheses(
+            [StepRecords(torch.zeros(1, dtype=torch.int64), record)], request, ranking, with_gap=True
+        )
+
+
+def _output_map(output: Output) -> Linear:
+    if isinstance(output, Int8Output):
+        return native_map(output.linear)
+    return Linear.of(output.weight_VD, output.bias_V)
