@@ -46,7 +46,7 @@ def test_refusals_of_a_flood_are_delayed() -> None:
         stack.enter_context(active.enter("b"))
         for _ in range(101):
             stack.enter_context(active.enter("a"))
-        assert (active.delay("a"), active.delay("b"), active.delay("c")) == (pytest.approx(0.4), 0.0, 0.0)
+        assert (active.delay("a"), active.delay("b"), active.delay("c")) == (pytest.approx(1.0), 0.0, 0.0)
         for _ in range(800):
             stack.enter_context(active.enter("a"))
-        assert active.delay("a") == 2.0
+        assert active.delay("a") == 5.0

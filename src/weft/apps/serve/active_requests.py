@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from weft.apps.serve.errors import BusyError
 
 RETRY_SECONDS = 2.0
-DELAY, LONGEST_DELAY = 0.004, 2.0
+DELAY, LONGEST_DELAY = 0.01, 5.0
 """Seconds after which a refusal is sent, for every request of that client; and at most."""
 CLIENT_SHARE = 0.5
 """Part of the bytes of all bodies that one client may hold."""
