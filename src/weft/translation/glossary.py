@@ -172,10 +172,10 @@ class Glossary:
         terms: list[Variants] = []
         start = 0
         while start < len(units):
-            found, end = self._longest_term(units, folded, start)
-            if found:
+            entries, end = self._longest_term(units, folded, start)
+            if entries:
                 kept = source[units[start].start() : units[end - 1].end()]
-                terms.append(tuple(dict.fromkeys(one for entry in found for one in entry.targets or (kept,))))
+                terms.append(tuple(dict.fromkeys(one for entry in entries for one in entry.targets or (kept,))))
             start = max(end, start + 1)
         return terms
 

@@ -3,7 +3,7 @@
     S, T     source and target tokens of a text             B, K      texts of a batch, hypotheses of each
     D, F     widths of states and of feed-forward layers    L, H      layers, heads of a layer
     V        target vocabulary                              P         parameters
-    X        places (pixels) of a picture                   n, m      numbers and multiplications for each (stem_costs)
+    X        pixels of a picture                            n, m      numbers and multiplications for each (stem_costs)
 
     operation       bytes                                                       multiplications
     encoder         4 · B (S (8 D + F) + 2 H S²)                                B (S P + 2 L S² D)
@@ -74,8 +74,8 @@ class Lengths(NamedTuple):
     """The longest output that is allowed."""
     target: int
     """The expected output, or the given one."""
-    places: int = 0
-    """Of a picture, its pixels; of frames, their number. ``source`` then counts the states that a stem makes of it."""
+    pixels: int = 0
+    """The pixels of a picture, or the number of frames; ``source`` then counts the states that a stem makes of it."""
 
 
 class ModelShape(NamedTuple):
@@ -93,7 +93,7 @@ class ModelShape(NamedTuple):
     heads: dict[str, tuple[int, int]]
     """Layers and heads of each kind of attention: encoder, decoder, cross, copy."""
     stem: Sequence[float] = (0.0, 0.0)
-    """Numbers and multiplications for each place of a source that is an array; of texts 0."""
+    """Numbers and multiplications for each pixel of a source that is an array; of texts 0."""
 
     def encoder(self, lengths: Sequence[Lengths]) -> Cost:
         """The encoder, for the texts of a batch."""
@@ -102,8 +102,8 @@ class ModelShape(NamedTuple):
         heads = max((heads for kind, (_, heads) in self.heads.items() if kind == "encoder"), default=0)
         numbers = tokens * (8 * self.width + self.feed_forward) + 2 * heads * squares
         multiplications = tokens * self.parameters + 2 * self.layers * squares * self.width * (heads > 0)
-        places, (stem_numbers, stem_multiplications) = sum(length.places for length in lengths), self.stem
-        return Cost(FLOAT * (numbers + places * stem_numbers), multiplications + places * stem_multiplications)
+        pixels, (stem_numbers, stem_multiplications) = sum(length.pixels for length in lengths), self.stem
+        return Cost(FLOAT * (numbers + pixels * stem_numbers), multiplications + pixels * stem_multiplications)
 
     def search(self, lengths: Sequence[Lengths], size: int) -> Cost:
         """A search for the texts of a batch with ``size`` hypotheses each."""
@@ -135,7 +135,7 @@ class ModelShape(NamedTuple):
         tokens = sum(length.target for length in lengths)
         longest = max((length.target for length in lengths), default=0)
         logits = FLOAT * 3 * self.vocabulary * max(min(tokens, SCORED_TOKENS), longest)
-        both = [Lengths(length.source + length.target, 0, 0, length.places) for length in lengths]
+        both = [Lengths(length.source + length.target, 0, 0, length.pixels) for length in lengths]
         return self.encoder(both) + Cost(logits, tokens * self.vocabulary * self.width)
 
     def weights(self, lengths: Lengths) -> int:

@@ -28,7 +28,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "title": recipe.summary or recipe.name,
         "architecture": architecture_name(described),
         "description": describe(translator),
-        "reads_arrays": translator.tokenizers.reads_arrays,
+        "reads_arrays": recipe.tokenizer.reads_arrays,
         "has_source": recipe.source_role != "none",
         "attends": recipe.model.attends and recipe.source_role == "text",
         "heads": any(sizes.values()),
