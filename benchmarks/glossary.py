@@ -17,11 +17,12 @@ from dataclasses import replace
 
 import weft
 from weft.data.pairs import Pair
+from weft.data.reading.glossary import Variants, is_missing
 from weft.data.reading.lines import read_lines
 from weft.evaluation.ibm1 import fit_ibm1
 from weft.evaluation.metrics import bleu, chrf
 from weft.text.words import words
-from weft.translation.glossary import Variants, bounded, encode_variant, is_missing
+from weft.translation.glossary import bounded, encode_variant
 
 TERMS, SHORTEST = 2, 4
 REPETITIONS = 3

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft.data.pairs import Pair
 from weft.data.reading.lines import read_lines
-from weft.translation.translation_memory import TranslationMemory
+from weft.data.reading.translation_memory import TranslationMemory
 
 LOOKED_UP = 1_000
 

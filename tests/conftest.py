@@ -177,8 +177,9 @@ def _changes(changes):
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Tests keep out of the user's cache."""
+    """Tests keep out of the user's cache, and compile nothing in the background: tests of compiled code wait for it."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WEFT_NATIVE", "0")
         patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 

@@ -64,3 +64,32 @@ def test_the_targets_of_a_row_exist(lecture: str, lines: str, topic: str, where:
 
 def test_what_is_open_is_named() -> None:
     assert "preferences" in PAGE and PAGE.count(": open") == 1
+
+
+CORRECTIONS = {
+    "003:337": "That holds for left-to-right models only",
+    "003:143": "It is the decoder that looks",
+    "003:193": "softmax over the source positions",
+    "003:263": "this recurrence without $s_{t-1}$",
+    "004:160": "have two rows exchanged",
+    "002:1518": "It costs what the dot\nproduct costs",
+    "004:241": "root of the *size* of $k$, not of its norm",
+    "003:205": "assumes *without loss*",
+    "002:1077": "Six pairs are tied",
+    "002:1397": "and so does GPT-2",
+    "002:1405": "$\\sin(pos/600)$",
+    "002:1411": "2.0000 1.5403 0.5837 0.0096 0.3456",
+    "002:1413": "fails in the very example",
+    "003:379": "$D_X \\times m$",
+    "002:1609": "*added to the scores*",
+    "002:1504": "*element of the vector*",
+    "001:84": "that holds for *decoders*",
+}
+"""Slips of the lectures, by their lines, and what the chapter that corrects them says."""
+
+
+def test_every_correction_is_in_its_chapter() -> None:
+    rows = re.findall(r"^\| .* \((\d{3}:[\d–]+)[^|]*\) \| .* \| \[\d+\]\((.*?)\).*\|$", PAGE, flags=re.M)
+    assert [lines for lines, _ in rows] == list(CORRECTIONS)
+    for lines, page in rows:
+        assert CORRECTIONS[lines] in (COURSE / page).read_text("utf-8"), lines

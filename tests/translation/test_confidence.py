@@ -7,6 +7,7 @@ import math
 import pickle
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -215,3 +216,17 @@ def changed(content: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
 def test_a_model_from_given_outputs_has_no_weights() -> None:
     model = fit([output()] * 60, np.arange(60) % 2 == 0, name="exact match")
     assert isinstance(model, ConfidenceModel) and model.weights == "" and model.auroc == pytest.approx(0.5, abs=0.3)
+
+
+def test_outputs_that_are_all_right_and_nearly_equal_leave_a_file_that_can_be_read(calibrated: Path) -> None:
+    """Scores that differ by less than the file's six decimals would be the same point of the curve twice."""
+    outputs = [output(log_probability=-1e-7 * number, token_scores=[0.0] * 4) for number in range(400)]
+    model = fit(outputs, np.ones(400, bool), name="exact match")
+    folder = calibrated.parent / "equal"
+    shutil.copytree(calibrated, folder)
+    before = read_confidence(folder)
+    assert before is not None
+    replace(model, weights=before.weights).write(folder)
+    after = read_confidence(folder)
+    assert after is not None and after.accuracy == 1.0
+    assert after.threshold(0.95) is not None and after.of_output(outputs[7]) > 0.95

@@ -7,11 +7,9 @@ only
 - if they are the recorded ones, by their contents;
 - or if the command line names them, or accepts them (``--accept-new-data``).
 
-So the author of the run already knew what is in them. A fingerprint depends on the contents alone, not on the name or
-the time.
-Files of at most `WHOLE_BYTES` together are hashed as a whole; of more, so that a start does not wait for them, their
-sizes and some pieces of each at even distances, the first and last included: a change of the same length between two
-pieces is not noticed.
+So the author of the run already knew what is in them. A fingerprint depends on the contents alone. Files of at most
+`WHOLE_BYTES` together are hashed as a whole; of more, so that a start does not wait for them, their sizes and some
+pieces of each at even distances, the first and last included: a change between two pieces is not noticed.
 
 **Pairs** (fingerprints.bin), to detect test pairs that a run was trained on. Each distinct pair is 8 bytes: 40 bits of
 a hash of its source, then 24 bits of one of its target, sorted. So whether a source was trained on, with any target or
@@ -58,6 +56,7 @@ ALL_PIECES = 4096
 MIN_PIECES, MAX_PIECES = 3, 1024
 """Pieces per file: knowing fewer does not prove knowledge of the file."""
 SPLITS = ("train", "valid", "test")
+USES = (*SPLITS, "terms", "fuzzy")
 
 FINGERPRINTS, FINGERPRINTS_FORMAT = "fingerprints.bin", 1
 """The file in a run folder, and in the folder of a prepared corpus."""
@@ -126,7 +125,7 @@ def _hash(path: str, size: int, pieces: int, version: tuple[int, ...]) -> str:
 
 
 class DataRecord(NamedTuple):
-    """The data files of a run, by what they were used for: train, valid, test, former or start."""
+    """The data files of a run, by what they were used for: train, valid, test, terms, fuzzy, former or start."""
 
     files: Mapping[str, Sequence[FileFingerprint]]
 
@@ -165,7 +164,7 @@ def _fingerprint(entry: Mapping[str, Any]) -> FileFingerprint:
 
 def record_data_files(recipe: Recipe) -> DataRecord:
     """The fingerprints of the files that a recipe names, as they are now; missing files and pipes have none."""
-    files = {split: FileFingerprint.of_all(paths) for split in SPLITS if (paths := _split_files(recipe, split))}
+    files = {use: FileFingerprint.of_all(paths) for use in USES if (paths := _split_files(recipe, use))}
     if recipe.evaluation.former is not None:
         files["former"] = FileFingerprint.of_all([Path(recipe.data.folder) / recipe.evaluation.former])
     if recipe.training.start is not None:
@@ -183,7 +182,7 @@ def check_unchanged(recipe: Recipe, run: Path) -> None:
             warn(f"{run}: has no record of its data files; resumed with what is in them now: {shown}")
         return
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
-    for split in SPLITS:
+    for split in USES:
         paths, before = _split_files(recipe, split), recorded.files.get(split, [])
         if not all(path.is_file() for path in paths):
             continue
@@ -233,9 +232,11 @@ def _unknown(reason: str) -> DataError:
 
 
 def _split_files(recipe: Recipe, split: str) -> list[Path]:
-    """The files that a recipe names for a split; none if it is held out from the training pairs."""
-    from weft.data.preparation.corpora import find_corpora
+    """The files that a recipe names for a split, or data.terms and data.fuzzy; none if it is held out from training."""
+    from weft.data.preparation.corpora import find_corpora, glossary_and_memory_files
 
+    if split not in SPLITS:
+        return [path for name, path in glossary_and_memory_files(recipe).items() if name == split]
     if getattr(recipe.data, split) is None:
         return []
     files: list[Path] = []
@@ -245,9 +246,6 @@ def _split_files(recipe: Recipe, split: str) -> list[Path]:
         except DataError:  # a pattern without matches: reading reports it
             continue
     return files
-
-
-# Pairs
 
 
 class Overlap(NamedTuple):

@@ -30,6 +30,8 @@ FOLDS = 5
 MIN_GROUP = 10
 """Outputs of a group, at least: its share of right outputs must mean something."""
 MAX_GROUPS = 25
+MIN_DISTANCE = 1e-4
+"""The least distance of the scores of two points of a curve: confidence.json has six decimals."""
 MIN_OUTPUTS = 40
 """Outputs that a confidence is fitted to, at least."""
 STEPS = 50
@@ -110,11 +112,11 @@ def fit_curve(scores_N: np.ndarray, right_N: np.ndarray) -> list[tuple[float, fl
         (float(right_N[group].sum()) + float(sigmoid(scores_N[group]).mean())) / (len(group) + 1) for group in groups
     ]
     shares = isotonic(shares, [len(group) for group in groups])
-    return [
-        point
-        for index, point in enumerate(zip(scores, shares, strict=True))
-        if index == 0 or point[0] > scores[index - 1]
-    ]
+    curve: list[tuple[float, float]] = []
+    for score, share in zip(scores, shares, strict=True):
+        if not curve or score - curve[-1][0] >= MIN_DISTANCE:
+            curve.append((score, share))
+    return curve
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:

@@ -4,8 +4,7 @@
 when it applies, and the test that compares the two. The core never asks for a device or a kernel: it marks such
 functions `weft.runtime.replaceable.replaceable`. Without this package weft is slower and just as correct.
 
-To add one: mark the plain function, write the faster version with the same parameters and a function that says when it
-applies, add the line here, and write the test it names.
+To add one: mark the plain function, write the faster one and when it applies, add its line here, and write its test.
 """
 
 from __future__ import annotations
@@ -20,12 +19,9 @@ class Version:
     """A faster version of a plain function. Its module is imported when the plain function is first called."""
 
     def __init__(self, plain: str, fast: str, *, applies: str, test: str, device: str = "") -> None:
-        """``plain``: the function or method of the core, below `weft`.
-
-        ``fast``: the faster one, ``module:function`` below `weft.fast`, with the same parameters. ``applies``: a
-        function of its module, again with the same parameters: whether the faster one can be used. ``test``: what
-        compares the two, below ``tests/fast``. ``device``: "cuda" if it exists for GPUs alone: without one it is never
-        asked.
+        """``plain``: the function or method of the core, below `weft`. ``fast``: the faster one, ``module:function``
+        below `weft.fast`. ``applies``: a function of its module: whether it can be used. All three have the same
+        parameters. ``test``: what compares the two, below ``tests/fast``. ``device``: "cuda" if it is for GPUs alone.
         """
         self.plain = plain
         self.fast = fast
@@ -66,8 +62,8 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "search.beam.BeamStep.update",
-        "searching.native_beam:native_update",
-        applies="is_native",
+        "searching.top_k:native_update",
+        applies="is_native_update",
         test="searching/test_native_beam.py",
     ),
     Version(
@@ -91,19 +87,12 @@ VERSIONS: tuple[Version, ...] = (
         device="cuda",
         test="searching/test_fused_paths.py",
     ),
-    # search: the best tokens
     Version(
         "search.constraints.top_k_constrained",
         "searching.top_k:top_k_by_kernel",
         applies="allows_kernel",
         device="cuda",
         test="triton/test_top_k.py",
-    ),
-    Version(
-        "search.constraints.top_k_extensions",
-        "searching.top_k:native_top_k",
-        applies="is_native_top_k",
-        test="searching/test_top_k.py",
     ),
     Version(
         "search.constraints.top_k_extensions",
@@ -115,12 +104,6 @@ VERSIONS: tuple[Version, ...] = (
         "search.constraints.first_largest",
         "searching.top_k:first_largest_by_numpy",
         applies="is_float_on_cpu",
-        test="searching/test_top_k.py",
-    ),
-    Version(
-        "search.constraints.log_sum_exp",
-        "searching.top_k:native_log_sum_exp",
-        applies="is_native_log_sum_exp",
         test="searching/test_top_k.py",
     ),
     Version(
@@ -169,7 +152,6 @@ VERSIONS: tuple[Version, ...] = (
         applies="is_always",
         test="steps/test_quantization.py",
     ),
-    # search: tensors on a GPU
     Version(
         "search.loop.to_device",
         "searching.transfers:to_gpu",
@@ -321,7 +303,6 @@ VERSIONS: tuple[Version, ...] = (
         applies="reads_at_once",
         test="recording/test_prompts_read_at_once.py",
     ),
-    # training: CTC
     Version(
         "training.ctc.label_losses",
         "updating.ctc_loss:label_losses_by_torch",
@@ -413,7 +394,7 @@ def load_versions() -> None:
     from weft.models import layers
     from weft.models.transformer import TransformerLayer
 
-    of_layers: list[Any] = [layers.dropped, layers.add_dropped, layers.normalize, TransformerLayer.forward]
-    for function in (RaggedAttention.attend, *of_layers):
+    functions: list[Any] = [layers.dropped, layers.add_dropped, layers.normalize, TransformerLayer.forward]
+    for function in (RaggedAttention.attend, *functions):
         for version in function.load():
             assert version.applies and version.call

@@ -141,7 +141,7 @@ class Stem(nn.Module):
         states: list[Tensor | None] = [None] * source.rows
         for rows in similar_sizes(sizes):
             arrays = [self.values_of(bytes_N[starts[row] + HEADER : starts[row + 1]], shapes[row]) for row in rows]
-            pictures = Pictures(_padded(arrays, self.projection.weight.dtype), [sizes[row] for row in rows])
+            pictures = Pictures(_padded(arrays, self.norm.weight.dtype), [sizes[row] for row in rows])
             for stage in self.stages:
                 pictures = stage(pictures)
             pictures = pictures._replace(values_BCHW=self.norm(pictures.values_BCHW))
@@ -149,7 +149,7 @@ class Stem(nn.Module):
                 states[row] = states_ND
         rows_ND = [row for row in states if row is not None]
         lengths = torch.tensor([len(row) for row in rows_ND], dtype=torch.int64)
-        states_ND = torch.cat(rows_ND) if rows_ND else self.projection.weight.new_zeros(0, self.width)
+        states_ND = torch.cat(rows_ND) if rows_ND else self.norm.weight.new_zeros(0, self.width)
         return Ragged(dropout(states_ND, self.dropout, self.training), Layout(lengths, source.device))
 
     def size_of(self, shape: PackedShape) -> tuple[int, int]:
@@ -159,7 +159,7 @@ class Stem(nn.Module):
     def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
         """The values (C, H, W) of a picture: 0 is white, 1 is black."""
         values_HWC = bytes_N.view(shape.height, shape.width, shape.channels)
-        return 1 - values_HWC.permute(2, 0, 1).to(self.projection.weight.dtype) / 255
+        return 1 - values_HWC.permute(2, 0, 1).to(self.norm.weight.dtype) / 255
 
     def read(self, pictures: Pictures) -> list[Tensor]:
         """The states (N, D) of each picture."""
@@ -213,7 +213,7 @@ class FrameStem(Stem):
     def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
         """The values (C, 1, W) of frames; bytes from 0 to 1."""
         dtype: torch.dtype = getattr(torch, shape.dtype)
-        values_TF = bytes_N.clone().view(dtype).view(shape.height, shape.width).to(self.projection.weight.dtype)
+        values_TF = bytes_N.clone().view(dtype).view(shape.height, shape.width).to(self.norm.weight.dtype)
         return (values_TF / 255 if dtype == torch.uint8 else values_TF).T[:, None]
 
     def read(self, pictures: Pictures) -> list[Tensor]:

@@ -64,7 +64,7 @@ class StateIndex(NamedTuple):
     """Decoder states of training pairs."""
 
     states_ND: Tensor
-    """Of length 1, in float16."""
+    """Vectors of length 1, in float16."""
     pair_N: Tensor
     position_N: Tensor
     pairs: list[IndexedPair]
@@ -118,7 +118,10 @@ def index_of(run: Translator, pairs: Sequence[Pair]) -> StateIndex:
     if described.kind not in KINDS:
         kind = described.kind.replace("_", " ")
         raise CheckpointError(f"serve.states: a model of this kind ({kind}) has no state for each target token")
-    kept, parts, numbers, positions = [], [], [], []
+    kept: list[IndexedPair] = []
+    parts: list[Tensor] = []
+    numbers: list[int] = []
+    positions: list[int] = []
     for states_ND, batch in _states_of(run, pairs):
         parts.append(torch.nn.functional.normalize(states_ND.float(), dim=-1).half().cpu())
         for pair in batch:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from weft.recipe.base import Count, CountOrNone, Settings, Share
 from weft.recipe.choices import ARRAY_SOURCES, FORMATS, Choice, TargetTokenizerKind, TokenizerKind
-from weft.recipe.pipeline import AnyStep
+from weft.recipe.pipeline import AnyStep, FuzzySettings, NonEmpty, TermsSettings
 
 
 def _files(value: Any) -> list[str]:
@@ -248,6 +248,8 @@ class DataSettings(Settings):
         description="drawings of the random steps of data.pipeline (noise, exchange, substitute) that are kept "
         "for each pair; an epoch has all of them",
     )
+    terms: TermsSettings = TermsSettings()
+    fuzzy: FuzzySettings = FuzzySettings()
     max_length: Count = Field(250, description="drop training pairs with more tokens than this on a side")
     bad_rows: Literal["error", "skip"] = Field(
         "error", description="rows that cannot be read (encoding, columns, …): stop, or skip and count them"
@@ -295,9 +297,6 @@ class DataSettings(Settings):
         if self.streaming and any(step.needs_whole_corpus for step in self.pipeline):
             raise ValueError("data.streaming: duplicates are known only after reading everything; leave out that step")
         return self
-
-
-NonEmpty = Annotated[str, Field(min_length=1)]
 
 
 class TokenizerSettings(Settings):

@@ -1,4 +1,4 @@
-"""[[data.pipeline]]: the steps that training pairs go through, in order.
+"""[[data.pipeline]]: the steps that training pairs go through, in order; [data.terms] and [data.fuzzy] are two more.
 
 The settings of a step are declared by the step itself (`weft.data.filtering.steps`), which is imported when a recipe
 has one: reading a recipe without a pipeline imports no filters.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from weft.errors import nearest
-from weft.recipe.base import Settings
+from weft.recipe.base import Probability, Settings
 from weft.recipe.choices import STEPS, resolve
 
 
@@ -65,3 +65,26 @@ class StepByKind:
 
 AnyStep = Annotated[StepSettings, StepByKind()]
 """One step of a pipeline, of any kind."""
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+
+
+class TermsSettings(Settings):
+    """[data.terms]: terms of a glossary, written into training sources."""
+
+    file: NonEmpty | None = Field(
+        None, description="glossary whose target terms are written into training sources, for outputs that inflect them"
+    )
+    share: Probability = Field(0.5, description="share of its terms that are written into the sources that have them")
+
+
+class FuzzySettings(Settings):
+    """[data.fuzzy]: the most similar pair of a translation memory as a source column."""
+
+    file: NonEmpty | None = Field(
+        None,
+        description="pairs (source, tab, target); the target of the most similar one is the last source column "
+        "(needs model.sources.count = 2)",
+    )
+    min_similarity: float = Field(0.5, ge=0, le=1, description="the least similarity of a pair")
+    empty: Probability = Field(0.1, description="share of similar pairs that are left out in training")

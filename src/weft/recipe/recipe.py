@@ -101,6 +101,11 @@ class Recipe(Settings):
         return max(self.data.max_length, bytes_of_array)
 
     @property
+    def given_columns(self) -> int:
+        """The source columns that a user gives: without that of data.fuzzy."""
+        return self.model.sources.count - (self.data.fuzzy.file is not None)
+
+    @property
     def feature_columns(self) -> list[int]:
         """The source columns, counted from 0, that list features in the training data; empty if they are joined."""
         tables = [corpus for corpus in as_list(self.data.train) if isinstance(corpus, TableFile)]
@@ -288,7 +293,16 @@ class Recipe(Settings):
 
     def _column_contradictions(self) -> Iterator[str]:
         """A line for each corpus that does not have the source columns of the model."""
-        count = self.model.sources.count
+        count = self.given_columns
+        if self.data.fuzzy.file is not None and count != 1:
+            yield (
+                f"data.fuzzy: the most similar pair is a second source column; set model.sources.count = 2, "
+                f"not {self.model.sources.count}"
+            )
+            return
+        if (self.data.terms.file or self.data.fuzzy.file) and self.source_role != "text":
+            name = "terms" if self.data.terms.file else "fuzzy"
+            yield f"data.{name}: this model has no separate source; leave it out"
         for split in ("train", "valid", "test") if count > 1 else ():
             for corpus in as_list(getattr(self.data, split)):
                 if isinstance(corpus, TableFile | HubDataset):

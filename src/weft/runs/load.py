@@ -112,7 +112,9 @@ def _load_run(folder: RunFolder, model: Model | None, adapter: str | None, readi
 
     recipe = load_recipe(folder.recipe)
     tokenizers = load_tokenizers(folder.tokenizer_paths(), check=False)  # their fingerprint is checked with the weights
-    tokenizers = tokenizers.with_columns(recipe.model.sources.count, features=recipe.feature_columns)
+    tokenizers = tokenizers.with_columns(
+        recipe.model.sources.count, given=recipe.given_columns, features=recipe.feature_columns
+    )
     own_model = model is not None
     if model is None:
         model = _build_model(recipe, tokenizers, read_shapes(folder.model), where=str(folder.model))

@@ -46,10 +46,14 @@ def columns_of_texts(texts: Iterable[str]) -> Iterable[str]:
 class ColumnTokenizer:
     """A tokenizer for each column of a source in turn."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> None:
-        """``features``: columns, from 0, that are lists of features; they may be given as such or as tags."""
+    def __init__(
+        self, tokenizer: Tokenizer, count: int, *, given: int | None = None, features: Collection[int] = ()
+    ) -> None:
+        """``given``: columns that every text has, where the others may be missing; ``features``: columns, from 0, that
+        are lists of features; they may be given as such or as tags."""
         self.column_tokenizer = tokenizer
         self.count = count
+        self.given = count if given is None else given
         self.features = frozenset(features)
         self.kind = tokenizer.kind
         self.supports_dropout = tokenizer.supports_dropout
@@ -83,10 +87,17 @@ class ColumnTokenizer:
         return [id for number, part in enumerate(ids) for id in ([END] * (number > 0) + part)] if any(ids) else []
 
     def _columns(self, text: str) -> list[str]:
-        columns = split_columns(text, self.count)
+        columns = self.split(text)
         for index in self.features:
             columns[index] = features_as_tags(columns[index]) or columns[index]
         return columns
+
+    def split(self, text: str) -> list[str]:
+        """The columns of a source; those that it lacks are empty."""
+        columns = text.split(SEPARATOR)
+        if self.given <= len(columns) < self.count:
+            return [*columns, *[""] * (self.count - len(columns))]
+        return split_columns(text, self.count)
 
     def decode(self, ids: Sequence[int]) -> str:
         return SEPARATOR.join(map(self.column_tokenizer.decode, split_ids(ids)))
@@ -107,7 +118,7 @@ class ColumnTokenizer:
 
     def extended(self, texts: Iterable[str], *, minimum_count: int = 1) -> ColumnTokenizer:
         extended = self.column_tokenizer.extended(columns_of_texts(texts), minimum_count=minimum_count)
-        return type(self)(extended, self.count, features=self.features)
+        return type(self)(extended, self.count, given=self.given, features=self.features)
 
     def save(self, path: Path) -> None:
         self.column_tokenizer.save(path)
@@ -135,13 +146,15 @@ class SymbolColumnTokenizer(ColumnTokenizer):
 
     def with_symbols(self, symbols: Sequence[str]) -> SymbolColumnTokenizer:
         tokenizer = cast(Tokenizer, cast(HasSymbols, self.column_tokenizer).with_symbols(symbols))
-        return SymbolColumnTokenizer(tokenizer, self.count, features=self.features)
+        return SymbolColumnTokenizer(tokenizer, self.count, given=self.given, features=self.features)
 
 
-def make_column_tokenizer(tokenizer: Tokenizer, count: int, *, features: Collection[int] = ()) -> ColumnTokenizer:
+def make_column_tokenizer(
+    tokenizer: Tokenizer, count: int, *, given: int | None = None, features: Collection[int] = ()
+) -> ColumnTokenizer:
     """A tokenizer for sources of ``count`` columns."""
     column_type = SymbolColumnTokenizer if isinstance(tokenizer, HasSymbols) else ColumnTokenizer
-    return column_type(tokenizer, count, features=features)
+    return column_type(tokenizer, count, given=given, features=features)
 
 
 def split_ids(ids: Sequence[int]) -> list[list[int]]:

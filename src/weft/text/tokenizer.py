@@ -207,13 +207,14 @@ class Tokenizers(NamedTuple):
         """Whether sources are arrays, given by name, not texts."""
         return self.source.kind in ARRAY_SOURCES
 
-    def with_columns(self, count: int, *, features: Collection[int] = ()) -> Tokenizers:
-        """The tokenizers for sources of ``count`` columns (`weft.text.columns`); ``features``: feature columns."""
+    def with_columns(self, count: int, *, given: int | None = None, features: Collection[int] = ()) -> Tokenizers:
+        """The tokenizers for sources of ``count`` columns (`weft.text.columns`), of which a text may lack those after
+        the first ``given``; ``features``: feature columns."""
         if count == 1:
             return self
         from weft.text.columns import make_column_tokenizer
 
-        return Tokenizers(make_column_tokenizer(self.source, count, features=features), self.target)
+        return Tokenizers(make_column_tokenizer(self.source, count, given=given, features=features), self.target)
 
     @property
     def frame(self) -> Frame:

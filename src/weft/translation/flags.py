@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.data.reading.glossary import is_missing
 from weft.search.repetition import runs
 from weft.text import specials
 from weft.text.words import words
-from weft.translation.glossary import is_missing
 from weft.translation.neighbors import NO_NEIGHBORS, Names, Neighbors, read_neighbors
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def flags_of(translation: Translation, rules: FlagRules, of_tokens: Iterable[str
     flags |= text_flags(translation.source, translation.text, off=rules.off)
     if translation.terms and is_missing(translation.terms, translation.text):
         flags.add("term-missing")
+    if not flags:
+        return ()
     return tuple(name for name in FLAGS if name in flags and name not in rules.off)
 
 
@@ -140,9 +142,10 @@ def text_flags(source: str, text: str, *, off: Sequence[str] = ()) -> set[str]:
 
 def is_untranslated(source: str, text: str) -> bool:
     """Whether an output is its source, or three quarters of its words (of at least four) are copied from there."""
-    if text.casefold().split() == source.casefold().split():
+    units, source_units = text.split(), source.split()
+    if len(units) == len(source_units) and text.casefold().split() == source.casefold().split():
         return any(character.isalpha() for character in text)
-    if len(set(text.split()) & set(source.split())) < 2:  # most outputs: the rest takes longer
+    if len(set(units).intersection(source_units)) < 2:  # most outputs: the rest takes longer
         return False
     output = [word for word in words(text.casefold()) if word.isalpha() and len(word) > 1]
     if len(output) < 4:

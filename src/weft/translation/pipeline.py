@@ -28,7 +28,7 @@ from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
 from weft.translation.flags import NO_RULES, flags_of_batch
 from weft.translation.results import Translation, empty_translation
-from weft.translation.word_alignment import align_words, merge_to_words, split_words
+from weft.translation.word_alignment import align_words, merge_to_words, show_sources, split_words
 
 if TYPE_CHECKING:
     import torch
@@ -355,10 +355,13 @@ class Pipeline:
                 translations = self.text.batch(sentences.select(rows[block]), part, replace_unknown=replace_unknown)
                 for row, translation in zip(rows[block].tolist(), translations, strict=True):
                     results[row] = translation
-        translations = [one or empty_translation(text) for text, one in zip(request.texts, results, strict=True)]
+        translations = [
+            empty_translation(text) if result is None else result
+            for text, result in zip(request.texts, results, strict=True)
+        ]
         for translation, terms in zip(translations, request.terms, strict=False):
             vars(translation)["terms"] = tuple(terms)
-        return translations
+        return show_sources(translations, request.shown) if request.shown else translations
 
     @replaceable
     def overlaps(self) -> bool:

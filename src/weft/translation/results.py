@@ -12,9 +12,9 @@ import numpy as np
 from weft.text import specials
 
 if TYPE_CHECKING:
+    from weft.data.reading.translation_memory import MemoryMatch
     from weft.search.trace import Trace
     from weft.translation.flags import FlagRules
-    from weft.translation.translation_memory import MemoryMatch
 
 
 class WordAttention(NamedTuple):

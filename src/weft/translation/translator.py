@@ -49,12 +49,12 @@ from weft.translation.results import (
 if TYPE_CHECKING:
     from weft.attention.edits import AttentionEdits
     from weft.data.pairs import Pair
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import MemoryLike
     from weft.data.store.token_store import PairStore, SourceRole
     from weft.models.interface import Model
     from weft.search.loop import StepObserver
     from weft.translation.confidence import ConfidenceModel
-    from weft.translation.glossary import Glossary
-    from weft.translation.translation_memory import MemoryLike
 
     GlossaryLike = Glossary | Mapping[str, str] | Path | str
 
@@ -148,7 +148,7 @@ class Translator:
     @property
     def source_columns(self) -> int:
         """Number of source columns. A source of several is a text with tabs between them, or a tuple of texts."""
-        return self.recipe.model.sources.count
+        return self.recipe.given_columns
 
     def search_settings(self, changes: dict[str, Any]) -> SearchSettings:
         """The recipe's search settings with some of them changed, and what this model needs where they are not set:
@@ -226,7 +226,7 @@ class Translator:
         else:
             from weft.translation.translation_memory import search_with_memory
 
-            results = search_with_memory(self.search, request, translation_memory)
+            results = search_with_memory(self, request, translation_memory)
         return results[0] if isinstance(source, str) else results
 
     def request(

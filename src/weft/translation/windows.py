@@ -20,10 +20,10 @@ from weft.errors import ColumnCountError, DataError, InputTooLongError
 from weft.translation import pipeline
 
 if TYPE_CHECKING:
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
     from weft.translation.engines.interface import TranslationRequest
-    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
-    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 Item = TypeVar("Item")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.data.reading.glossary import CLOSE, OPEN
 from weft.errors import DataError
 from weft.text import specials
 from weft.text.id_rows import Sentence
@@ -42,6 +43,37 @@ def align_words(attention: WordAttention) -> list[tuple[int, int]]:
     if not attention.target:
         return []
     return links_from_weights(attention.weights_TS, threshold=NULL_THRESHOLD, null_column=len(attention.source) - 1)
+
+
+def show_sources(translations: list[Translation], sources: Sequence[str]) -> list[Translation]:
+    """The translations as those of other sources: without the terms and similar translations in them."""
+    for best, source in zip(translations, sources, strict=True):
+        for translation in (best, *best.alternatives):
+            vars(translation)["source"] = source
+            if translation.word_attention is not None:
+                words = without_added(translation.word_attention, len(split(source)))
+                vars(translation).update(word_attention=words, links=align_words(words))
+    return translations
+
+
+def without_added(attention: WordAttention, count: int) -> WordAttention:
+    """Attention over the first ``count`` words that are not between marks of terms.
+
+    The weights of a term in marks are added to those of the word before it, those of a further column to the end token.
+    """
+    merged_TS = np.zeros((len(attention.weights_TS), count + 1), attention.weights_TS.dtype)
+    words: list[str] = []
+    inside = False
+    for column, word in enumerate(attention.source[:-1]):
+        inside = inside or word == OPEN
+        if not inside and len(words) < count:
+            words.append(word)
+            merged_TS[:, len(words) - 1] += attention.weights_TS[:, column]
+        else:
+            merged_TS[:, len(words) - 1 if inside and words else count] += attention.weights_TS[:, column]
+        inside = inside and word != CLOSE
+    merged_TS[:, count] += attention.weights_TS[:, -1]
+    return WordAttention(merged_TS, [*words, *[""] * (count - len(words)), attention.source[-1]], attention.target)
 
 
 class AttentionView(NamedTuple):
@@ -111,12 +143,12 @@ def split_words(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], li
 
 def _split_words_of_columns(tokenizer: Tokenizer, sentence: Sentence) -> tuple[list[str], list[int]]:
     """Words and groups of a source of several columns."""
-    from weft.text.columns import ColumnTokenizer, split_columns, split_ids
+    from weft.text.columns import ColumnTokenizer, split_ids
 
     assert isinstance(tokenizer, ColumnTokenizer)
     words: list[str] = []
     groups: list[int] = []
-    for text, ids in zip(split_columns(sentence.text, tokenizer.count), split_ids(sentence.ids), strict=True):
+    for text, ids in zip(tokenizer.split(sentence.text), split_ids(sentence.ids), strict=True):
         column_words, column_groups = split_words(tokenizer.column_tokenizer, Sentence(text, ids))
         groups += [len(words) + group if group >= 0 else -1 for group in column_groups] + [-1]
         words += column_words

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from weft.apps.cli.terms_and_memory import TermCounts, TermsAndMemory
+from weft.data.reading.translation_memory import MemoryMatch
 from weft.errors import DataError
 from weft.translation.results import empty_translation
-from weft.translation.translation_memory import MemoryMatch
 
 
 def test_files_are_read_once_and_belong_to_the_identity(tmp_path) -> None:

@@ -30,7 +30,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recurrent": (
         RECURRENT | {"model.attention.score": "additive"},
         {"architecture": "recurrent", "positions": None, "copies": False, "editable": True, "attends": True,
-         "has_walk": True,
+         "has_walk": True, "reads_arrays": False,
          "heads_of": {"encoder": None, "decoder": None, "cross": [1, 1], "copy": None}, "heads": True},
     ),
     "without attention": (
@@ -103,6 +103,7 @@ def test_the_title_is_the_summary_or_the_name(tiny: Tiny, summary: str, title: s
          "GRU encoder, 1 × 6; GRU decoder, 1 × 5"),
         (stacks("encoder", "decoder"), "Transformer encoder, 2 × 6; Transformer decoder, 2 × 6"),
         (stacks("decoder") | {"model.kind": "language_model"}, "Transformer decoder, 2 × 6"),
+        (RECURRENT | {"model.kind": "ctc"}, "LSTM encoder, 1 × 6; CTC"),
     ],
 )  # fmt: skip
 def test_a_model_in_a_few_words(tiny: Tiny, changes: dict[str, Any], description: str) -> None:

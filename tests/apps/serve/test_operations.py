@@ -15,6 +15,7 @@ import pytest
 import weft
 from weft.apps.serve import operations
 from weft.apps.serve.worker import BatchObserver, Worker
+from weft.data.arrays.tokenizer import PictureTokenizer
 from weft.errors import SearchError, WeftError
 from weft.models.build import build_model
 from weft.translation.translator import Translator
@@ -147,3 +148,16 @@ def test_a_glossary_and_a_memory(recurrent_run: Path) -> None:
     assert third["text"] == json.loads(operations.translate(translator, request)[2])["text"]
     with pytest.raises(SearchError, match="glossary: not with a search that is streamed; use /api/translate"):
         operations.stream(translator, request | known, lambda name, data: None, lambda: False)
+
+
+def test_a_picture_is_one_token_without_an_embedding(tiny: Any) -> None:
+    arrays = {"tokenizer.kind": "picture", "tokenizer.target_kind": "character", "tokenizer.joint": False}
+    recipe = tiny(arrays | {"model.stem.kind": "columns"})
+    model = build_model(recipe.model, source_size=0, target_size=7)
+    tokenizers = SimpleNamespace(source=PictureTokenizer(channels=1))
+    served: Any = SimpleNamespace(recipe=recipe, model=model, tokenizers=tokenizers)
+    name = "drawn-digits:pictures/12-6-0a1b2c3d4e5f.png"
+    answer = json.loads(operations.tokens(served, {"text": name, "side": "source"}))
+    assert answer["ids"] == [] and len(answer["tokens"]) == 1 and answer["tokens"][0].startswith("[picture 24 × ")
+    with pytest.raises(WeftError, match=r": this model has no source embedding to look into$"):
+        operations.neighbors(served, {"token": "1", "side": "source", "count": 3})

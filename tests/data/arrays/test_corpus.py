@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fixtures.archives import write_zip
-from weft.data.arrays.corpus import BLOCK_ARRAYS, array_corpus, check_source, read_source
+from weft.data.arrays import files
+from weft.data.arrays.archives import open_archive
+from weft.data.arrays.corpus import BLOCK_ARRAYS, ArrayBlock, ArrayCorpus, array_corpus, check_source, read_source
 from weft.data.arrays.png import png_bytes
 from weft.data.arrays.tokenizer import PictureTokenizer
 from weft.data.pairs import Pair, RowError
@@ -93,6 +97,24 @@ def test_members_of_archives_beside_the_table_are_read(tmp_path: Path) -> None:
     assert [row.source for row in rows if isinstance(row, Pair)] == [str(tmp_path / "pictures.zip/a.png")] * 3
     assert PictureTokenizer(channels=1).read(rows[0].source).shape == (3, 4, 1)
     assert isinstance(missing, RowError) and missing.message.endswith("b.png: no such file")
+
+
+def test_an_archive_is_opened_once_for_all_blocks_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = table(tmp_path, ["a.png"] * 3)
+    write_zip(tmp_path / "pictures.zip", {"a.png": png_bytes(np.zeros((3, 4), np.uint8))})
+    whole = pair_file(str(file), sources=1)
+    blocks = [ArrayBlock(str(file), (row,)) for block in whole.blocks() for row in block.rows()]
+    opened: list[Path] = []
+
+    def counted(path: Path, name: str) -> Any:
+        opened.append(path)
+        return open_archive(path, name)
+
+    monkeypatch.setattr(files, "open_archive", counted)
+    corpus: Any = SimpleNamespace(blocks=lambda: iter(blocks))
+    rows = [row for block in ArrayCorpus(corpus).blocks() for _, row in block.rows()]
+    assert [row.source for row in rows if isinstance(row, Pair)] == [str(tmp_path / "pictures.zip/a.png")] * 3
+    assert opened == [tmp_path / "pictures.zip"]
 
 
 def test_drawings_of_a_built_in_corpus_have_its_name(tmp_path: Path) -> None:

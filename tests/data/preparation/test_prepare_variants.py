@@ -6,6 +6,7 @@ import pytest
 from weft.data.preparation.prepare import prepare
 from weft.errors import RecipeError
 from weft.recipe import make_recipe
+from weft.runtime.activity import observing
 
 LINES = [f"{verb} {number}\t{verb.upper()} {number}\n" for verb in ("walk", "run") for number in range(20)]
 STEPS = [{"kind": "exchange", "groups": [[["walk", "WALK"], ["run", "RUN"]]]}]
@@ -32,6 +33,24 @@ def test_every_variant_is_drawn_anew_and_a_pair_counts_once(tmp_path):
     drawn = [tuple(texts[start : start + len(LINES)]) for start in range(0, len(texts), len(LINES))]
     assert len({*drawn}) == 4
     assert {*texts} <= {f"{verb} {number}" for verb in ("walk", "run") for number in range(20)}
+
+
+def test_the_progress_names_the_variant(tmp_path):
+    begun = []
+
+    class Observer:
+        def begin(self, activity):
+            begun.append(activity.what)
+
+        def end(self, activity):
+            pass
+
+    with observing(Observer()):
+        prepare(recipe_of(tmp_path, variants=2))
+    file = tmp_path / "pairs.tsv"
+    assert [what for what in begun if what.startswith("tokenizing")] == [
+        f"tokenizing {file}, variant {number} of 2" for number in (1, 2)
+    ]
 
 
 def test_a_prepared_folder_of_other_variants_is_refused(tmp_path):

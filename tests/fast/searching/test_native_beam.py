@@ -10,7 +10,7 @@ import torch
 from fixtures.search_requests import beam
 from fixtures.small_networks import neural
 from weft.fast.cpu import compiled
-from weft.fast.searching.native_beam import is_native, native_update
+from weft.fast.searching.top_k import is_native_update, native_update
 from weft.ragged import Ragged
 from weft.runtime.replaceable import plain_of, plain_only
 from weft.search.beam import BeamOptions, BeamState, BeamStep
@@ -24,7 +24,9 @@ END = 2
 
 
 @pytest.fixture(autouse=True)
-def _compiled() -> None:
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert compiled.library(wait=True) is not None
 
 
@@ -57,7 +59,7 @@ def test_equal_to_plain_steps(vocabulary: int, size: int, is_first: bool, length
         if seed == 8:
             logits_RV[:, 3:] = -torch.inf
         given = (state, logits_RV.clone(), state.model_state, None)
-        assert is_native(step, *given)
+        assert is_native_update(step, *given)
         ours, record = native_update(step, *given)
         with plain_only():
             theirs, expected = plain_of(BeamStep.update)(step, state, logits_RV, state.model_state, None)
@@ -95,7 +97,7 @@ def test_searches_find_the_same(kind: str, search: dict[str, Any]) -> None:
 
 def test_which_steps_are_native() -> None:
     state, logits_RV = state_of(3, is_first=True, length=1, max_length=9), torch.zeros(3, 11)
-    assert is_native(step_of(3), state, logits_RV, (), None)
+    assert is_native_update(step_of(3), state, logits_RV, (), None)
     for other in (step_of(3, stop="outranked"), step_of(3, groups=3)):
-        assert not is_native(other, state, logits_RV, (), None)
-    assert not is_native(step_of(3), state, logits_RV.double(), (), None)
+        assert not is_native_update(other, state, logits_RV, (), None)
+    assert not is_native_update(step_of(3), state, logits_RV.double(), (), None)

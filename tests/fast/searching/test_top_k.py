@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from weft.fast.cpu import compiled
 from weft.fast.searching import top_k as fast
 from weft.runtime.replaceable import plain_only
 from weft.search.constraints import first_largest, log_sum_exp, top_k_extensions
@@ -69,3 +70,21 @@ def test_first_largest_by_numpy(length: int) -> None:
     with plain_only():
         expected_R1 = first_largest(values_RV)
     assert torch.equal(fast.first_largest_by_numpy(values_RV), expected_R1)
+
+
+@pytest.mark.skipif(compiled.find_compiler() is None, reason="needs a C compiler")
+@pytest.mark.parametrize(("size", "length"), [(1, 1000), (3, 7), (5, 719), (2, 2049)])
+def test_compiled_functions(size: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
+    assert compiled.library(wait=True) is not None
+    scores_RV, totals_BK = values(size, length, 4, 20.0), values(1, size, 5)
+    totals_BK[0, 1:2] = -math.inf
+    assert fast.is_native_top_k(scores_RV, totals_BK, 2 * size) and fast.is_native_log_sum_exp(scores_RV)
+    with plain_only():
+        expected = top_k_extensions(scores_RV, totals_BK, 2 * size)
+    for ours, plain in zip(fast.top_k_by_blocks(scores_RV, totals_BK, 2 * size), expected, strict=True):
+        assert torch.equal(ours, plain)
+    beyond_RV = torch.cat([scores_RV, scores_RV + 5000.0, torch.full((1, length), -math.inf)])
+    torch.testing.assert_close(fast.literal_log_sum_exp(beyond_RV), beyond_RV.logsumexp(-1), rtol=1e-6, atol=1e-5)
+    assert not fast.is_native_top_k(scores_RV.double(), totals_BK, 1)

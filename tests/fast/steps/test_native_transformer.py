@@ -9,7 +9,6 @@ import torch
 
 from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
 from weft.fast.cpu import compiled
-from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, native_steps
 from weft.fast.steps.one_sentence_transformer import SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
@@ -23,7 +22,9 @@ ACTIVATIONS = {name: [f"activation={name}"] for name in ("gelu", "gelu_tanh", "s
 
 
 @pytest.fixture(autouse=True)
-def _compiled() -> None:
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "1")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert compiled.library(wait=True) is not None
 
 
@@ -110,23 +111,5 @@ def test_which_searches_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
         .attention_RS
         is None
     )
-    monkeypatch.setenv("WEFT_NATIVE", "0")
+    monkeypatch.setattr(compiled, "loaded", None)
     assert isinstance(find_one_sentence_steps(model, memory, rows=1, return_attention=True), SentenceSteps)
-
-
-@pytest.mark.parametrize("rows", range(1, 18))
-@pytest.mark.parametrize("shape", [(23, 7), (41, 131), (150, 260)])
-def test_linear_maps(rows: int, shape: tuple[int, int]) -> None:
-    torch.manual_seed(rows)
-    linear, inputs_RD = torch.nn.Linear(*reversed(shape)), torch.randn(rows, shape[1])
-    with torch.no_grad():
-        torch.testing.assert_close(
-            compiled.few_rows_linear(inputs_RD, compiled.Linear.of(linear.weight, linear.bias)),
-            linear(inputs_RD), rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
-        for bound in (None, 2.0):
-            integers = Int8Linear(linear.weight, linear.bias, bound=bound)
-            torch.testing.assert_close(
-                compiled.few_rows_linear(inputs_RD, integers.native_map()),
-                integers(inputs_RD), rtol=1e-4, atol=1e-4,
-            )  # fmt: skip

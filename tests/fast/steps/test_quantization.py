@@ -6,6 +6,7 @@ import copy
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from weft.errors import SearchError
 from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.quantization import quantize
 from weft.models.build import build_model
+from weft.packed import pack
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings
 from weft.translation.translator import Translator
@@ -39,6 +41,8 @@ CASES: dict[str, dict[str, Any]] = {
     "transformer": {"encoder": TRANSFORMER, "decoder": TRANSFORMER},
     "tied": {"encoder": TRANSFORMER, "decoder": TRANSFORMER, "tie": "target"},
     "prefix": {"kind": "prefix_lm", "decoder": TRANSFORMER},
+    "ctc": {"kind": "ctc"},
+    "ctc, transformer": {"kind": "ctc", "encoder": TRANSFORMER},
 }
 
 
@@ -125,6 +129,18 @@ def test_steps_and_whole_targets_give_the_same(case: str) -> None:
             torch.testing.assert_close(logits_RV[2 * row], logits_TV[time], rtol=0.02, atol=0.02)
             rounding = 1e-6 if case.startswith("hard") else 0.0  # its emissions are not quantized
             torch.testing.assert_close(logits_RV[2 * row], logits_RV[2 * row + 1], rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("kind", ["columns", "grid"])
+@torch.no_grad()
+def test_pictures(kind: str) -> None:
+    settings = {"embedding": 5, "dropout": 0.0, "encoder": {"hidden": 6}, "decoder": {"hidden": 5}}
+    checked = ModelSettings.model_validate({**settings, "stem": {"kind": kind, "widths": [3, 4]}})
+    model: Any = build_model(checked, source_size=0, target_size=TARGET_SIZE, seed=11).eval()
+    random = np.random.default_rng(3)
+    pictures = Ragged.of([pack(random.integers(0, 256, (7, width, 1), dtype=np.uint8)).tolist() for width in (5, 11)])
+    ours_NV, theirs_NV = (one(pictures, Ragged.of(INPUTS[:2])).logits_NV for one in (quantize(model), model))
+    assert float((ours_NV - theirs_NV).abs().mean()) < 0.05 * float(theirs_NV.std())
 
 
 def test_what_is_not_changed_is_shared_and_the_rest_is_small() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from weft.errors import SearchError
 from weft.recipe import SearchSettings
+from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import TranslationRequest, as_count, max_output_length
 
 
@@ -42,6 +43,13 @@ def test_a_request_counts_prompts_as_if_they_had_an_end_token():
     assert texts.max_lengths(Unlimited()) == prompts.max_lengths(Unlimited()) == [3, 1]
     assert texts.min_lengths() == prompts.min_lengths() == [1, 0]
     assert texts.select([1]).sources == [[5, 2]] and texts.select([1]).settings is settings
+
+
+def test_bytes_of_arrays_do_not_count():
+    settings = SearchSettings(max_ratio=1.0, max_extra=4, min_ratio=0.5)
+    arrays = IdRows(np.zeros(3000, np.uint8), np.array([1000, 2000]))
+    request = TranslationRequest(sources=arrays, settings=settings)
+    assert request.max_lengths(Unlimited()) == [4, 4] and request.min_lengths() == [0, 0]
 
 
 def test_counts():

@@ -7,6 +7,7 @@ sweep       which sizes fit into the time, and the repetitions in alternating or
 growth      a + b n^p fitted to measurements, with an interval for p, or why that is not possible
 limits      the share of the machine's peak rates that a measurement reaches
 scale       the outline: all sweeps of a recipe
+cluster     predicted speed of several GPUs, from that of one
 records     the result as JSON
 report      tables, charts and text of the result
 """

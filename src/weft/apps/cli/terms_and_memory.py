@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from weft.errors import DataError, plural
+from weft.errors import DataError, plural, warn
 from weft.runtime.activity import activity
 
 if TYPE_CHECKING:
-    from weft.translation.glossary import Glossary
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
     from weft.translation.results import Translation
-    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 GlossaryFile = Annotated[
@@ -48,11 +48,11 @@ class TermsAndMemory(NamedTuple):
                 raise DataError(f"{option}: cannot be used with --ray; translate parts of the file with --part")
         terms = pairs = None
         if glossary is not None:
-            from weft.translation.glossary import Glossary
+            from weft.data.reading.glossary import Glossary
 
             terms = Glossary.read(glossary)
         if memory is not None:
-            from weft.translation.translation_memory import TranslationMemory
+            from weft.data.reading.translation_memory import TranslationMemory
 
             with activity(f"reading {memory}"):
                 pairs = TranslationMemory.read(memory)
@@ -74,6 +74,8 @@ class TermsAndMemory(NamedTuple):
         """Fail on a memory that does not fit a model."""
         if self.memory is not None and model.source_columns > 1:
             raise DataError(f"--memory: its sources have one column, those of this run {model.source_columns}")
+        if self.memory is None and model.recipe.data.fuzzy.file is not None:
+            warn("this run was trained with similar translations (data.fuzzy); give it some: --memory pairs.tsv")
 
 
 class TermCounts:

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/models/{name}", responses=PROBLEMS)
 @router.get("/tokens")
 async def tokens(request: Request, name: str, text: str, side: Side = "source") -> Response:
     """A text as tokens."""
-    check_texts([text], settings_of(request))
+    check_texts([text], settings_of(request), reads_arrays=True)
     model = await loaded_model(request, name)
     return json_response((await ask(request, model, "tokens", {"text": text, "side": side}))[0])
 

@@ -51,7 +51,7 @@ async def loaded_model(request: Request, name: str | None) -> ServedModel:
 async def translation_payload(request: Request, body: TranslateRequest) -> tuple[ServedModel, dict[str, Any]]:
     """The model and what its worker is sent, but for the texts."""
     settings = settings_of(request)
-    check_texts(body.texts, settings, may_be_arrays=True)
+    check_texts(body.texts, settings, reads_arrays=True)
     check_texts([body.prefix], settings, "prefix")
     for name, given in (("trace", body.trace), ("prefix_ids", body.prefix_ids), ("edits", body.edits)):
         if given and len(body.texts) != 1:
@@ -60,7 +60,7 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
         limit = f"at most {settings.max_output:,} are accepted"
         raise ServiceError(422, f"prefix_ids: {len(body.prefix_ids):,} tokens; {limit}")
     model = await loaded_model(request, body.model)
-    check_texts(body.texts, settings, may_be_arrays=model.reads_arrays)
+    check_texts(body.texts, settings, reads_arrays=model.reads_arrays)
     search = search_of(model, body, settings)
     check_n_best(body.n_best, search, settings)
     payload = {

@@ -54,15 +54,15 @@ class OutputLimits(LengthLimits):
 
 
 def check_texts(
-    texts: Sequence[str], settings: ServeSettings, name: str = "text", *, may_be_arrays: bool = False
+    texts: Sequence[str], settings: ServeSettings, name: str = "text", *, reads_arrays: bool = False
 ) -> None:
     """Fail if there are too many texts, or if one is too long or not valid text.
 
-    ``may_be_arrays``: whether the model may read arrays, whose data URLs are limited by the size of the body only.
+    ``reads_arrays``: whether the model may read the URL of a picture or of frames, which only ``max_body`` limits.
     """
     check_number(texts, settings, name)
     for text in texts:
-        if len(text) > settings.max_characters and not (may_be_arrays and text.startswith("data:")):
+        if len(text) > settings.max_characters and not (reads_arrays and text.startswith("data:")):
             limit = f"at most {settings.max_characters:,} are accepted"
             raise ServiceError(413, f"{name}: a text of {len(text):,} characters; {limit}; split it")
         check_unicode(text, name)

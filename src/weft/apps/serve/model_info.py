@@ -28,7 +28,6 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "title": recipe.summary or recipe.name,
         "architecture": architecture_name(described),
         "description": describe(translator),
-        "reads_arrays": recipe.tokenizer.reads_arrays,
         "has_source": recipe.source_role != "none",
         "attends": recipe.model.attends and recipe.source_role == "text",
         "heads": any(sizes.values()),
@@ -37,6 +36,7 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "shown_heads": shown_heads(translator, sizes),
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(attention.role.reads_source for attention in described.attentions),
+        "reads_arrays": recipe.tokenizer.reads_arrays,
         "source_columns": translator.source_columns,
         **languages(translator.tokenizers),
         "parameters": count_parameters(model),
@@ -100,11 +100,11 @@ def _kind(name: str) -> str:
 def describe(translator: Translator) -> str:
     """The model in a few words."""
     settings = translator.recipe.model
-    parts = [f"{_kind(settings.decoder.kind)} decoder, {settings.decoder.layers} × {settings.decoder.hidden}"]
-    if settings.kind == "seq2seq":
-        parts.insert(
-            0, f"{_kind(settings.encoder.kind)} encoder, {settings.encoder.layers} × {settings.encoder.hidden}"
-        )
+    sides = {"seq2seq": ("encoder", "decoder"), "ctc": ("encoder",)}.get(settings.kind, ("decoder",))
+    stacks = [(side, getattr(settings, side)) for side in sides]
+    parts = [f"{_kind(stack.kind)} {side}, {stack.layers} × {stack.hidden}" for side, stack in stacks]
+    if settings.kind == "ctc":
+        return f"{parts[0]}; CTC"
     if settings.recurs and settings.attention.score != "none":
         parts.append(f"{settings.attention.score} attention")
     return "; ".join(parts)

@@ -239,7 +239,7 @@ class ServedModel:
 
     @property
     def reads_arrays(self) -> bool:
-        """Whether its sources are pictures, frames or sound."""
+        """Whether its sources are pictures or frames."""
         return bool(self.info.get("reads_arrays"))
 
     def record(self) -> dict[str, Any]:

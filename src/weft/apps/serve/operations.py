@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +15,7 @@ from weft.apps.serve.records import Label, head_record, matrix, number, numbers,
 from weft.attention.edits import AttentionEdits, AttentionRow, Head
 from weft.errors import SearchError, WeftError, nearest
 from weft.models.architecture import architecture_of
+from weft.recipe.choices import ARRAY_SOURCES
 from weft.runtime.processes import to_json
 from weft.text import specials
 from weft.text.id_rows import Sentence
@@ -27,10 +27,10 @@ from weft.translation.word_alignment import split_words
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from weft.data.reading.glossary import Glossary
+    from weft.data.reading.translation_memory import TranslationMemory
     from weft.search.loop import StepObserver
-    from weft.translation.glossary import Glossary
     from weft.translation.results import Translation
-    from weft.translation.translation_memory import TranslationMemory
     from weft.translation.translator import Translator
 
 Payload = dict[str, Any]
@@ -93,24 +93,22 @@ def _search_with_known(translator: Translator, request: TranslationRequest, payl
     if payload.get("memory"):
         from weft.translation.translation_memory import search_with_memory
 
-        return search_with_memory(translator.search, request, read_memory(payload["memory"]))
+        return search_with_memory(translator, request, read_memory(payload["memory"]))
     return translator.search(request)
 
 
 @lru_cache(maxsize=CACHED)
 def read_glossary(text: str) -> Glossary:
     """The glossary of a request, which several requests may have."""
-    from weft.translation.glossary import Glossary
+    from weft.data.reading.glossary import Glossary
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Glossary.parse(text)
+    return Glossary.parse(text)
 
 
 @lru_cache(maxsize=CACHED)
 def read_memory(text: str) -> TranslationMemory:
     """The translation memory of a request, which several requests may have."""
-    from weft.translation.translation_memory import TranslationMemory
+    from weft.data.reading.translation_memory import TranslationMemory
 
     return TranslationMemory.parse(text)
 
@@ -229,7 +227,8 @@ def tokens(translator: Translator, payload: Payload) -> bytes:
     """A text as tokens."""
     tokenizer = translator.tokenizers.source if payload["side"] == "source" else translator.tokenizers.target
     ids = tokenizer.encode(payload["text"])
-    return to_json({"tokens": tokenizer.tokens(ids), "ids": ids})
+    are_tokens = tokenizer.kind not in ARRAY_SOURCES  # the bytes of a picture are too many, and say nothing
+    return to_json({"tokens": tokenizer.tokens(ids), "ids": ids if are_tokens else []})
 
 
 def neighbors(translator: Translator, payload: Payload) -> bytes:
@@ -280,7 +279,7 @@ def embedding_of(translator: Translator, side: str) -> Tensor:
     described = architecture_of(translator.model)
     is_source = side == "source" and described.kind != "language_model"
     embedding = described.source_embedding if is_source else described.target_embedding
-    if embedding is None:
+    if embedding is None or (is_source and described.reads_arrays):
         raise UnknownTokenError(f"{translator.recipe.name}: this model has no {side} embedding to look into")
     module: Any = _module(translator, embedding.module)
     weight_VE: Tensor = module.weight_VE

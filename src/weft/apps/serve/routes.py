@@ -128,13 +128,12 @@ def score_parts(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, st
 async def score(request: Request, body: ScoreRequest) -> Response:
     """log p(target | source) of pairs."""
     settings = settings_of(request)
-    sources = [source for source, _ in body.pairs]
-    check_texts(sources, settings, "pairs", may_be_arrays=True)
+    check_texts([source for source, _ in body.pairs], settings, "pairs", reads_arrays=True)
     check_texts([target for _, target in body.pairs], settings, "pairs")
     if body.edits and len(body.pairs) != 1:
         raise ServiceError(422, f"edits: for one pair at a time; {len(body.pairs)} were given")
     model = await loaded_model(request, body.model)
-    check_texts(sources, settings, "pairs", may_be_arrays=model.reads_arrays)
+    check_texts([source for source, _ in body.pairs], settings, "pairs", reads_arrays=model.reads_arrays)
     if not body.pairs:
         return listed(model.name, "scores", [])
     scores: list[bytes] = []
@@ -171,7 +170,7 @@ async def inspection_payload(
 ) -> tuple[ServedModel, dict[str, Any]]:
     """The model and what its worker is sent, for a text and its translation or a given target."""
     settings = settings_of(request)
-    check_texts([body.text], settings, may_be_arrays=True)
+    check_texts([body.text], settings, reads_arrays=True)
     check_texts([body.target or ""], settings, "target")
     if len(body.target_ids or ()) > settings.max_output:
         limit = f"at most {settings.max_output:,} are accepted"
@@ -179,7 +178,7 @@ async def inspection_payload(
     if not body.text.strip():
         raise ServiceError(422, f"text: it is empty; there is nothing {purpose}")
     model = await loaded_model(request, body.model)
-    check_texts([body.text], settings, may_be_arrays=model.reads_arrays)
+    check_texts([body.text], settings, reads_arrays=model.reads_arrays)
     search = search_of(model, body, settings)
     return model, {"texts": [body.text], "target": body.target, "target_ids": body.target_ids, "search": search}
 

@@ -167,7 +167,7 @@ class LayerWalk:
         numbers = AttentionNumbers(
             query_D, torch.cat(keys), values_SD, torch.cat(scores), weights_S, weights_S @ values_SD, side
         )
-        help = f"Head {head + 1} of {heads}: its query q is compared with the key k_j of every position j."
+        help = f"Head {head + 1} of {heads}: its query q is compared with the key k of every position j."
         self.stages.append(Stage(f"{self.prefix}{title}", ATTENTION, {}, help, numbers))
 
     def add(

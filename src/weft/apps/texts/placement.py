@@ -29,6 +29,8 @@ class Node:
     left: str = " "
     """The character before it, by which `weft.apps.texts.rendering` decides on spaces; empty between tags."""
     right: str = " "
+    is_unpaired: bool = False
+    """Whether it is a tag whose partner is in another unit, or nowhere."""
     children: list[int] = field(default_factory=list)
 
     @property
@@ -86,7 +88,16 @@ def place(nodes: Sequence[Node], words: Words) -> list[tuple[int, int]]:
             if nodes[child].is_empty:
                 boundary = _boundary(nodes[child], node, placed[index], words, (nearest_left, nearest_right))
                 placed[child] = (taken.outside(boundary),) * 2
+    _keep_order(nodes, placed)
     return placed
+
+
+def _keep_order(nodes: Sequence[Node], placed: list[tuple[int, int]]) -> None:
+    """Put unpaired tags in the order of the source: their partners in other units have theirs."""
+    for node in nodes:
+        unpaired = [child for child in node.children if nodes[child].is_unpaired]
+        for child, span in zip(unpaired, sorted(placed[child] for child in unpaired), strict=True):
+            placed[child] = span
 
 
 def _linked_before(words: Words) -> list[int]:

@@ -88,7 +88,8 @@ def make_tree(unit: Unit, splitter: Callable[[str], list[Part]], *, keep_placeho
             is_point = index not in matching
             nodes[current].children.append(len(nodes))
             left, right = ("" if _stands_alone(unit.pieces, index + side) else " " for side in (-1, 1))
-            nodes.append(Node(current, 0, 0, is_point, left, right))
+            is_unpaired = is_point and piece.kind in ("open", "close")
+            nodes.append(Node(current, 0, 0, is_point, left, right, is_unpaired))
             tags.append(Tag(piece.raw, "" if is_point else unit.pieces[matching[index]].raw))
             positions.append((length, length))
             current = current if is_point else len(nodes) - 1

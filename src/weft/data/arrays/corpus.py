@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from weft.errors import DataError
 from weft.recipe.choices import DRAWINGS
 
 if TYPE_CHECKING:
-    from weft.data.reading.corpora import Corpus
+    from weft.data.reading.corpora import Block, Corpus
     from weft.text.tokenizer import Tokenizer
 
 BLOCK_ARRAYS = 128
@@ -52,12 +52,19 @@ class ArrayCorpus:
     """Whether the names may leave the folder of their table."""
 
     def blocks(self) -> Iterator[ArrayBlock]:
-        for block in self.corpus.blocks():
-            files, rows = ArrayFiles.of_table(block.name, outside=self.outside), block.rows()
+        for block, files in self._with_files():
+            rows = block.rows()
             while part := tuple(islice(rows, BLOCK_ARRAYS)):
                 yield ArrayBlock(
                     block.name, tuple((number, self._located(files, block.name, number, row)) for number, row in part)
                 )
+
+    def _with_files(self) -> Iterator[tuple[Block, ArrayFiles]]:
+        """The blocks of each table with its files, whose archives are opened once for all of them."""
+        for name, blocks in groupby(self.corpus.blocks(), key=lambda block: block.name):
+            with ArrayFiles.of_table(name, outside=self.outside) as files:
+                for block in blocks:
+                    yield block, files
 
     def files(self) -> list[Path]:
         return self.corpus.files()

@@ -41,7 +41,7 @@ def given_pairs(recipe: Recipe, file: str, columns: tuple[str, str] | None = Non
 
 
 def _given_pairs(recipe: Recipe, file: str, columns: tuple[str, str] | None) -> GivenPairs:
-    sources = recipe.model.sources.count
+    sources = recipe.given_columns
     if file == "-" or not Path(file).exists():  # reading it reports why
         return GivenPairs(pair_file(file, sources=sources))
     stream = RowStream(PairInput(file))

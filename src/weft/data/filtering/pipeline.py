@@ -46,7 +46,7 @@ class Pipeline:
 
     def for_evaluation(self) -> Pipeline:
         """Only the steps that validation and test pairs go through: no filters, no noise."""
-        return Pipeline([step for step in self.steps if not step.training_only], seed=self.seed)
+        return Pipeline([step.for_evaluation() for step in self.steps if not step.training_only], seed=self.seed)
 
     def _keys(self, variant: int) -> dict[int, bytes]:
         """The keys of random steps: two steps draw different numbers, whatever filters are between them."""

@@ -44,6 +44,10 @@ class Step(StepSettings):
     is_random: ClassVar[bool] = False
     """Whether it draws random numbers; `apply` then gets a key that is different for every such step."""
 
+    def for_evaluation(self) -> Step:
+        """The step that validation and test pairs go through, if they do not skip it."""
+        return self
+
     @abstractmethod
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
         """The transformed pairs, with None for dropped ones. Random draws depend on `key` and the pair alone."""

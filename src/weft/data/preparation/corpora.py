@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from weft import tasks
 from weft.data.filtering.pipeline import Pipeline, located
 from weft.data.filtering.steps import Call, Prefix, Step, StepError
-from weft.data.fingerprints import check_outside, check_recorded
+from weft.data.fingerprints import check_outside, check_recorded, check_recorded_files
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, Row, RowError, blank_error, is_blank, is_oversized
 from weft.data.reading import corpora
 from weft.data.reading.corpora import Corpus, PlainLines, expand, regular_files
@@ -119,6 +119,8 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     check_outside(recipe, given)
     if (run := recipe.run_of(given)) is not None:
         check_recorded(run, split, entries)
+        fuzzy = glossary_and_memory_files(recipe).get("fuzzy")
+        check_recorded_files(run, "data.fuzzy.file", [] if fuzzy is None else [fuzzy])
     entries = _split(recipe, split, entries)
     if recipe.tokenizer.reads_arrays:
         from weft.data.arrays.corpus import array_corpus
@@ -158,7 +160,11 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
 
 def check_files(recipe: Recipe) -> None:
     """Fail if files that the recipe names are missing, and list them all. A prepared corpus needs no training files."""
-    missing = []
+    missing = [
+        f"data.{name}.file: {path.absolute()}: no such file"
+        for name, path in glossary_and_memory_files(recipe).items()
+        if not corpora.exists(str(path))
+    ]
     prepared = recipe.data.prepared
     is_prepared = prepared is not None and (Path(recipe.data.folder) / prepared).exists()
     for split in ("valid", "test") if is_prepared else ("train", "valid", "test"):
@@ -191,7 +197,7 @@ def check_test_pairs(recipe: Recipe) -> None:
 
 def _find(recipe: Recipe, split: str, value: str | CorpusSettings, *, allow_missing: bool) -> CorpusEntry:
     """The corpus of one item of data.train, data.valid or data.test."""
-    data, keeps_columns = recipe.data, recipe.model.sources.count > 1
+    data, keeps_columns = recipe.data, recipe.given_columns > 1
     if isinstance(value, str):
         value = NamedCorpus(name=value, options=data.options if value in tasks.TASKS else {})
     if isinstance(value, NamedCorpus):
@@ -220,7 +226,7 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
     """A built-in corpus, or a file of pairs or lines."""
     data = recipe.data
     if settings.name in tasks.TASKS:
-        if recipe.model.sources.count > 1:
+        if recipe.given_columns > 1:
             raise DataError(f"data.{split}: {settings.name!r} has one source; set model.sources.count = 1")
         sizes = {"train": data.train_size, "valid": data.valid_size, "test": data.test_size}
         count = settings.size or sizes[split]
@@ -235,7 +241,7 @@ def _find_named(recipe: Recipe, split: str, settings: NamedCorpus, *, allow_miss
         raise DataError(f"data.{split}: size and options are for built-in corpora; {settings.name!r} is a file")
     if recipe.source_role == "none":
         return PlainLines((path,))
-    return corpora.pair_file(path, sources=recipe.model.sources.count)
+    return corpora.pair_file(path, sources=recipe.given_columns)
 
 
 def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -245,12 +251,35 @@ def _files(recipe: Recipe, names: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def pipeline_steps(recipe: Recipe, corpus: CorpusSettings, transforms: Sequence[Transform] = ()) -> tuple[Step, ...]:
-    """The steps for the pairs of a corpus: the recipe's pipeline, the user's functions, the corpus's tag."""
+    """The steps for the pairs of a corpus: the recipe's pipeline, the user's functions, terms and similar pairs, the
+    corpus's tag."""
     steps = [*cast("list[Step]", recipe.data.pipeline)]
     steps += [Call(function=function, name=getattr(function, "__name__", "transform")) for function in transforms]
+    steps += glossary_and_memory_steps(recipe)
     if corpus.tag is not None:
         steps.append(Prefix(text=corpus.tag))
     return tuple(steps)
+
+
+def glossary_and_memory_steps(recipe: Recipe) -> list[Step]:
+    """The steps of data.terms and data.fuzzy."""
+    data, steps = recipe.data, list[Step]()
+    if data.terms.file is not None:
+        from weft.data.filtering.terms import AnnotateTerms
+
+        steps.append(AnnotateTerms(file=str(Path(data.folder) / data.terms.file), share=data.terms.share))
+    if data.fuzzy.file is not None:
+        from weft.data.filtering.fuzzy import AddMatch
+
+        settings = data.fuzzy.model_dump(exclude={"file"})
+        steps.append(AddMatch(file=str(Path(data.folder) / data.fuzzy.file), **settings))
+    return steps
+
+
+def glossary_and_memory_files(recipe: Recipe) -> dict[str, Path]:
+    """The files that data.terms and data.fuzzy name, by these settings."""
+    files = {"terms": recipe.data.terms.file, "fuzzy": recipe.data.fuzzy.file}
+    return {name: Path(recipe.data.folder) / file for name, file in files.items() if file is not None}
 
 
 def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = None) -> Iterator[Pair]:

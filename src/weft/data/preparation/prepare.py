@@ -109,7 +109,7 @@ def prepare(
     """
     transforms = (transforms,) if callable(transforms) else transforms
     corpus = _prepare(recipe, tokenizers, start, transforms)
-    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count)
+    tokenizers = corpus.tokenizers.with_columns(recipe.model.sources.count, given=recipe.given_columns)
     return corpus._replace(tokenizers=tokenizers, length_limits=learn_length_limits(corpus.data, recipe))
 
 
@@ -306,7 +306,8 @@ class _StoreBuilder:
                 spec = tokenizer_spec(self.recipe, entry, tokenizers, self.transforms)
                 length_divisor = 0 if variant else self.fingerprints.length_divisor
                 spec = replace(spec, variant=variant, length_divisor=length_divisor)
-                counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), entry.name))
+                name = entry.name if variants == 1 else f"{entry.name}, variant {variant + 1} of {variants}"
+                counts = writer.write(self._collected(tokenize(self.recipe, entry, spec), name))
             self.counts.append(counts)
             kept = counts.kept if tokenizations > 1 else writer.rows - start
             self.parts.append(Part(start, kept, tokenizations, **entry.mixing))

@@ -10,7 +10,13 @@ from typing import Any
 
 from weft.data.batching.batches import Part, StoredCorpus
 from weft.data.fingerprints import FileFingerprint, Fingerprints
-from weft.data.preparation.corpora import MIXING_SETTINGS, CorpusEntry, TaskCorpus, corpus_files
+from weft.data.preparation.corpora import (
+    MIXING_SETTINGS,
+    CorpusEntry,
+    TaskCorpus,
+    corpus_files,
+    glossary_and_memory_files,
+)
 from weft.data.preparation.prepare import PreparedCorpus
 from weft.data.store.block_tokenizer import RowCounts
 from weft.data.store.prepared import PreparedFolder
@@ -36,8 +42,11 @@ def provenance(recipe: Recipe, entries: Sequence[CorpusEntry]) -> dict[str, Any]
     if any(recipe.data.holdout.model_dump().values()):
         unset = set() if recipe.data.holdout.structure else {"structure"}  # folders of earlier versions have none
         data["holdout"] = recipe.data.holdout.model_dump(mode="json", exclude=unset)
+    given = glossary_and_memory_files(recipe)
+    data |= {name: getattr(recipe.data, name).model_dump(mode="json", exclude={"file"}) for name in given}
     data["train"] = [entry.settings.model_dump(mode="json", exclude=MIXING_SETTINGS) for entry in entries]
     files = [path for entry in entries for path in corpus_files(entry)]
+    files += given.values()
     names = [recipe.tokenizer.file, recipe.tokenizer.target_file]
     files += [Path(recipe.data.folder) / name for name in names if name is not None]
     states = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files if path.is_file()}

@@ -3,10 +3,9 @@
 weft is installed without a compiler. Where there is one (``$CC``, cc, gcc or clang), `library` compiles ``native/*.c``
 in the background, in a second or two, into the cache (`weft.files.cache_folder`), for the instructions that PyTorch
 uses; later processes find it there. Until then, without a compiler, and with ``WEFT_NATIVE=0`` it is None, and the
-callers use PyTorch. tests/fast/cpu/test_compiled.py.
+callers use PyTorch. `Linear`, `Norm` and `pointer` describe to C what it reads.
 
-`Linear`, `Norm` and `pointer` describe to C what it reads; `few_rows_linear` is tested against
-`torch.nn.functional.linear`.
+`few_rows_linear` is equal to `torch.nn.functional.linear` up to rounding; tests/fast/cpu/test_compiled.py.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import platform
 import shutil
 import stat
 import subprocess
-import tempfile
 import threading
-from functools import cache
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,8 @@ INSTRUCTIONS = {
 }
 """Options for the instructions that PyTorch uses (``ATEN_CPU_CAPABILITY``); of others, those that every CPU has."""
 COMPILE_SECONDS = 300
+"""A compiler that takes longer has been killed."""
+POLL_SECONDS = 0.05
 
 
 class Linear(ctypes.Structure):
@@ -86,24 +87,27 @@ def pointer(tensor: Tensor | None) -> int | None:
 
 
 def few_rows_linear(inputs_RD: Tensor, linear: Linear) -> Tensor:
-    """(R, E) W x + b; `library` must not be None."""
-    native = library()
-    assert native is not None
+    """(R, E) W x + b; the functions must be loaded."""
     outputs_RE = inputs_RD.new_empty(inputs_RD.shape[0], linear.outputs)
-    native.weft_linear(
+    loaded.weft_linear(
         ctypes.byref(linear), inputs_RD.data_ptr(), inputs_RD.shape[0], outputs_RE.data_ptr(), torch.get_num_threads()
     )
     return outputs_RE
 
 
+loaded: Any = None
+"""The compiled functions; None: there are none, or not yet."""
 _lock = threading.Lock()
 _build: threading.Thread | None = None
-_loaded: Any = None
+_library: Any = None
 
 
 def library(*, wait: bool = False) -> Any:
-    """The compiled functions; None: there are none, or not yet. ``wait``: until they are compiled."""
-    global _build
+    """The compiled functions, which are in use from then on; have them compiled if they are not. ``wait``: for that.
+
+    Called when an engine is made for a CPU: what the functions are used for only looks whether they are ``loaded``.
+    """
+    global loaded
     if os.environ.get("WEFT_NATIVE") == "0":
         return None
     if _build is None:
@@ -112,7 +116,8 @@ def library(*, wait: bool = False) -> Any:
                 _load_or_build()
     if wait and _build is not None:
         _build.join()
-    return _loaded
+    loaded = _library
+    return loaded
 
 
 def _load_or_build() -> None:
@@ -120,16 +125,10 @@ def _load_or_build() -> None:
     path = library_path()
     if path is not None and path.exists():
         _load(path)
-    build = threading.Thread(target=_compile, args=(path,), name="weft-compile", daemon=True)
-    if _loaded is None:
-        build.start()
-    else:
-        build.run = lambda: None  # type: ignore[method-assign]
-        build.start()
-    _build = build
+    _build = threading.Thread(target=_compile, args=(None if _library else path,), name="weft-compile", daemon=True)
+    _build.start()
 
 
-@cache
 def library_path() -> Path | None:
     """The file of the compiled functions in the cache, by source, options and compiler; None: there can be none."""
     folder, compiler = cache_folder(), find_compiler()
@@ -156,45 +155,65 @@ def compile_options() -> tuple[str, ...]:
 
 
 def _compile(path: Path | None) -> None:
-    """Compile to a file beside the path, and rename it; whatever fails leaves no library."""
+    """Have the library compiled, unless another process does, and load it when it is there.
+
+    The compiler is not stopped if this process ends before: the next one will need the library too.
+    """
     compiler = find_compiler()
     if path is None or compiler is None:
         return
+    building = path.with_suffix(".building")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            output = Path(folder) / "library.so"
-            files = [str(source) for source in sorted(SOURCES.glob("*.c"))]
-            command = [compiler, *compile_options(), *files, "-o", str(output), "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS)
-            output.replace(path)
-    except (OSError, subprocess.SubprocessError):
+        if building.exists() and time.time() - building.stat().st_mtime > COMPILE_SECONDS:
+            shutil.rmtree(building, ignore_errors=True)  # its process was killed
+        with suppress(FileExistsError):
+            building.mkdir(mode=0o700)
+            _start_compiler(compiler, building, path)
+        while building.exists() and time.time() - building.stat().st_mtime < COMPILE_SECONDS:
+            time.sleep(POLL_SECONDS)
+    except OSError:  # no such folder, or a full disk
         return
-    _load(path)
+    if path.exists():
+        _load(path)
+
+
+def _start_compiler(compiler: str, building: Path, path: Path) -> None:
+    """Compile in a folder, which is removed at the end, and move the library to its path if that succeeds."""
+    output, sources = str(building / "library.so"), map(str, sorted(SOURCES.glob("*.c")))
+    script = '"$@" && mv "$0/library.so" "$WEFT_LIBRARY"; rm -rf "$0"'
+    subprocess.Popen(
+        ["/bin/sh", "-c", script, str(building), compiler, *compile_options(), *sources, "-o", output, "-lm"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "WEFT_LIBRARY": str(path)},
+        start_new_session=True,
+    )
 
 
 def _load(path: Path) -> None:
     """Load a library that nobody but this user can have written."""
-    global _loaded
+    global loaded, _library
     try:
         status = path.stat()
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return
-        loaded = ctypes.CDLL(str(path))
+        native = ctypes.CDLL(str(path))
         integer, address = ctypes.c_int, ctypes.c_void_p
-        loaded.weft_linear.argtypes = (address, address, integer, address, integer)
-        loaded.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
-        loaded.weft_transformer_greedy.argtypes = (address, address, address, address)
-        loaded.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
-        loaded.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
-        loaded.weft_beam_update.argtypes = (address, address, address, address, integer, address)
+        native.weft_linear.argtypes = (address, address, integer, address, integer)
+        native.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
+        native.weft_transformer_greedy.argtypes = (address, address, address, address)
+        native.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
+        native.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
+        native.weft_beam_update.argtypes = (address, address, address, address, integer, address)
         for function in (
-            loaded.weft_linear,
-            loaded.weft_transformer_step,
-            loaded.weft_log_sum_exp,
-            loaded.weft_beam_update,
+            native.weft_linear,
+            native.weft_transformer_step,
+            native.weft_log_sum_exp,
+            native.weft_beam_update,
         ):
             function.restype = None
     except (OSError, AttributeError):
         return
-    _loaded = loaded
+    loaded = _library = native

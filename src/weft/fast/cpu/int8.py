@@ -28,7 +28,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from weft.fast.cpu.compiled import Linear, few_rows_linear, library, pointer
+from weft.fast.cpu import compiled
+from weft.fast.cpu.compiled import Linear, few_rows_linear, pointer
 
 HAS_VNNI: bool = torch.cpu._is_vnni_supported()
 """Whether this CPU multiplies bytes fast and without overflow."""
@@ -81,7 +82,7 @@ class Int8Linear(nn.Module):
     def _linear(self, inputs_ND: Tensor) -> Tensor:
         if not len(inputs_ND):
             return inputs_ND.new_zeros(0, len(self.scale_G))
-        if len(inputs_ND) <= FEW_ROWS and library() is not None:
+        if len(inputs_ND) <= FEW_ROWS and compiled.loaded is not None:
             return few_rows_linear(inputs_ND.contiguous(), self.native_map())
         if self.bound is not None:
             rounded_ND = (inputs_ND * (LEVELS / self.bound)).round_().clamp_(-LEVELS, LEVELS)

@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from weft.fast.cpu.compiled import library
 from weft.models.interface import Model
 from weft.runtime.switches import single_core_threads
 from weft.translation.engines.batch_sizes import HypothesisCount
@@ -38,6 +39,7 @@ class ThreadedExecution(Execution):
 
     def __init__(self, model: Model, device: torch.device) -> None:
         super().__init__(model, device)
+        library()  # for searches of one sentence
         modules = model.modules() if isinstance(model, nn.Module) else [model]
         self._is_own_code = all(type(module).__module__.split(".")[0] in ("weft", "torch") for module in modules)
 

@@ -6,21 +6,27 @@ Equal to the functions of `weft.search.constraints`, log Σ exp up to rounding; 
   row for the maxima of its blocks, and a small selection.
 - On a CPU, log Σ exp is computed literally, some rows at a time, so that intermediate values stay in the cache: half
   the time of a log-softmax. NumPy finds the largest value of a row in a tenth of the time of `torch.argmax`.
-- Of one sentence, both are computed by C where it is compiled (`weft.fast.cpu.compiled`).
+- Of one sentence, both are computed by C, and so is the rest of a step of a beam, where C is compiled
+  (`weft.fast.cpu.compiled`).
 - On a GPU, a kernel finds the best tokens of every row and their log-probabilities (`weft.fast.triton.top_k`).
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from weft.fast.cpu.compiled import library
-from weft.search.constraints import Extensions, LogitsConstraint, NoLoops
+from weft.fast.cpu import compiled
+from weft.search.beam import BeamRecord, BeamState, BeamStep
+from weft.search.constraints import Extensions, LogitsConstraint, NoLoops, top_k_constrained
 from weft.search.loop import SearchState
+from weft.search.ranking import Ranking
 from weft.search.repetition import LoopLimits
+from weft.tree import Tree
 
 MAX_K = 64
 """The most extensions that C finds: they are kept in order by insertion."""
@@ -36,7 +42,7 @@ SAFE_LOG_SUM = 69.0
 def is_native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
     """Whether C can find the ``k`` best extensions of one sentence."""
     is_one = len(totals_BK) == 1 and scores_RV.is_cpu and scores_RV.dtype == totals_BK.dtype == torch.float32
-    return is_one and scores_RV.is_contiguous() and k <= min(MAX_K, scores_RV.numel()) and library() is not None
+    return is_one and scores_RV.is_contiguous() and k <= min(MAX_K, scores_RV.numel()) and compiled.loaded is not None
 
 
 def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
@@ -44,7 +50,7 @@ def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
     rows, vocabulary = scores_RV.shape
     best_BC, indices_2BC = torch.empty(1, k), torch.empty(2, 1, k, dtype=torch.int64)
     parents_BC, tokens_BC = indices_2BC.unbind()
-    library().weft_top_k(
+    compiled.loaded.weft_top_k(
         scores_RV.data_ptr(), totals_BK.contiguous().data_ptr(), rows, vocabulary, k,
         best_BC.data_ptr(), parents_BC.data_ptr(), tokens_BC.data_ptr(),
     )  # fmt: skip
@@ -52,12 +58,14 @@ def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
 
 
 def has_many_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
-    """Whether the ``k`` best blocks are a small part of a sentence's scores."""
-    return scores_RV.shape[1] // BLOCK * totals_BK.shape[1] >= 4 * k
+    """Whether C can find them, or the ``k`` best blocks are a small part of a sentence's scores."""
+    return is_native_top_k(scores_RV, totals_BK, k) or scores_RV.shape[1] // BLOCK * totals_BK.shape[1] >= 4 * k
 
 
 def top_k_by_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
     """`top_k_extensions` among the blocks with the largest maxima."""
+    if is_native_top_k(scores_RV, totals_BK, k):
+        return native_top_k(scores_RV, totals_BK, k)
     (sentences, size), vocabulary, device = totals_BK.shape, scores_RV.shape[1], scores_RV.device
     blocks = vocabulary // BLOCK
     maxima_RN = scores_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
@@ -88,7 +96,7 @@ def is_native_log_sum_exp(values_RV: Tensor) -> bool:
         len(values_RV) <= MAX_ROWS
         and is_float_on_cpu(values_RV)
         and values_RV.is_contiguous()
-        and library() is not None
+        and compiled.loaded is not None
     )
 
 
@@ -96,13 +104,15 @@ def native_log_sum_exp(values_RV: Tensor) -> Tensor:
     """log Σ exp of a few rows by C."""
     rows, vocabulary = values_RV.shape
     sums_R = torch.empty(rows)
-    library().weft_log_sum_exp(values_RV.data_ptr(), rows, vocabulary, sums_R.data_ptr(), torch.get_num_threads())
+    compiled.loaded.weft_log_sum_exp(values_RV.data_ptr(), rows, vocabulary, sums_R.data_ptr(), torch.get_num_threads())
     return sums_R
 
 
 def literal_log_sum_exp(values_RV: Tensor) -> Tensor:
     """log Σ exp without subtracting the maximum first, except from rows whose sum leaves the range of floats (logits
-    beyond ±69 or so)."""
+    beyond ±69 or so); of a few rows by C, where it is compiled."""
+    if is_native_log_sum_exp(values_RV):
+        return native_log_sum_exp(values_RV)
     rows, chunk = len(values_RV), max(1, CACHE_FLOATS // max(1, values_RV.shape[1]))
     if rows <= chunk:
         log_sums_R = torch.exp(values_RV).sum(-1).log_()
@@ -178,3 +188,106 @@ def top_k_by_kernel(
     sums_BX = (totals_BK.reshape(-1, 1) + log_probs_RC).view(sentences, -1)
     scores_BC, indices_BC = sums_BX.topk(k)
     return Extensions(scores_BC, indices_BC // k, tokens_RC.view(sentences, -1).gather(1, indices_BC))
+
+
+class _Step(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("end", "size", "needed", "length", "max_length")),
+        ("penalty", ctypes.c_float),
+    )
+
+
+class _Beam(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            "parents", "tokens", "end_parents", "finished", "totals", "scores", "ranking", "end_totals",
+            "end_ranking", "following", "ends", "stopped",
+        )
+    )  # fmt: skip
+
+
+def is_native_update(
+    step: BeamStep, state: SearchState, logits_RV: Tensor, model_state: Tree, attention_RS: Tensor | None
+) -> bool:
+    """Whether C has all that this step of a beam does: one sentence, no groups, terms or coverage, the default stop."""
+    options = step.options
+    return (
+        len(state.done_B) == 1
+        and logits_RV.is_cpu
+        and logits_RV.dtype == torch.float32
+        and options.groups == 1
+        and options.stop == "finished"
+        and not options.ranking.beta
+        and not step.return_trace
+        and state.limits.required is None
+        and all(constraint.forbids for constraint in step.constraints)
+        and compiled.loaded is not None
+    )
+
+
+def native_update(
+    step: BeamStep, state: SearchState, logits_RV: Tensor, model_state: Tree, attention_RS: Tensor | None
+) -> tuple[SearchState, BeamRecord]:
+    """`BeamStep.update` of one sentence in one call, after its best extensions were found.
+
+    The plain step is some sixty operations on a few numbers each, which take as long as the layers of a small model.
+    """
+    beam: BeamState = state.extra
+    options, size, length = step.options, step.options.size, int(state.length_1)
+    best = top_k_constrained(logits_RV, beam.scores_BK, 2 * size, state, step.constraints, step.end)
+    scores_BC, parents_BC, tokens_BC = (values_BC.contiguous() for values_BC in best)
+    ints_4K, floats_5K = torch.empty(3, 1, size, dtype=torch.int64), torch.empty(5, 1, size)
+    flags_2K = torch.empty(1, size + 1, dtype=torch.bool)
+    finished_BG, following_B1 = beam.finished_BG.clone(), torch.empty(1, 1)
+    ints, floats, flags = ints_4K.data_ptr(), floats_5K.data_ptr(), flags_2K.data_ptr()
+    addresses = [
+        *(ints + 8 * size * part for part in range(3)),
+        finished_BG.data_ptr(),
+        *(floats + 4 * size * part for part in range(5)),
+        following_B1.data_ptr(),
+        flags,
+        flags + size,
+    ]
+    given = _Step(
+        step.end,
+        size,
+        options.finished_needed(step.n_best),
+        length,
+        int(state.limits.max_lengths_B),
+        _penalty(options.ranking, length + 1),
+    )
+    compiled.loaded.weft_beam_update(
+        ctypes.byref(given),
+        scores_BC.data_ptr(),
+        parents_BC.data_ptr(),
+        tokens_BC.data_ptr(),
+        scores_BC.shape[1],
+        ctypes.byref(_Beam(*addresses)),
+    )
+    parents_BK, tokens_BK, end_parents_BK = ints_4K.unbind()
+    totals_BK, scores_BK, ranking_BK, end_totals_BK, end_ranking_BK = floats_5K.unbind()
+    ends_BK, stopped_B = flags_2K[:, :size], flags_2K[:, size]
+    after = state.advance(model_state, parents_BK[0], tokens_BK[0])._replace(
+        extra=beam._replace(totals_BK=totals_BK, scores_BK=scores_BK, finished_BG=finished_BG),
+        done_B=stopped_B,
+    )
+    return after, BeamRecord(
+        parents_BK=parents_BK,
+        tokens_BK=tokens_BK,
+        totals_BK=totals_BK,
+        ranking_BK=ranking_BK,
+        ends_BK=ends_BK,
+        end_parents_BK=end_parents_BK,
+        end_totals_BK=end_totals_BK,
+        end_ranking_BK=end_ranking_BK,
+        stopped_B=stopped_B,
+        following_BG=following_B1,
+        attention_BKS=attention_RS[None] if attention_RS is not None and step.return_attention else None,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _penalty(ranking: Ranking, length: int) -> float:
+    """`Ranking.penalties` of a length, in single precision."""
+    return float(ranking.penalties(torch.tensor([length])))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -24,10 +23,10 @@ from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
-from weft.fast.cpu.compiled import Linear, Norm, few_rows_linear, library, pointer
+from weft.fast.cpu import compiled
+from weft.fast.cpu.compiled import Linear, Norm, few_rows_linear, pointer
 from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.quantization import Int8Output
-from weft.models.architecture import architecture_of
 from weft.models.interface import StepOutput
 from weft.models.layers import Output
 from weft.models.positions import Sinusoidal
@@ -92,21 +91,11 @@ class _Greedy(ctypes.Structure):
 
 def find_native_steps(model: StepModel, memory: Any, *, rows: int, return_attention: bool) -> NativeSteps | None:
     """The native steps of a model for one sentence; None: it has none."""
+    from weft.fast.steps.one_sentence_transformer import is_plain_transformer
+
     if not isinstance(model, nn.Module) or not is_plain_transformer(model):
         return None
     return native_steps(cast(Seq2Seq, model), memory, rows=rows, return_attention=return_attention)
-
-
-_plain_transformers: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-
-
-def is_plain_transformer(model: nn.Module) -> bool:
-    """Whether a model is one of weft's encoder–decoders with a Transformer; it is asked once."""
-    if model not in _plain_transformers:
-        described = architecture_of(model)
-        is_plain = described.kind == "seq2seq" and described.is_plain and described.is_transformer
-        _plain_transformers[model] = is_plain
-    return _plain_transformers[model]
 
 
 def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool) -> NativeSteps | None:
@@ -116,7 +105,7 @@ def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return
         return None
     if keys_BHSD.device.type != "cpu" or decoder.training or torch.is_grad_enabled():
         return None
-    if library() is None or not _is_covered(decoder.stack) or not _is_native_output(model.output):
+    if compiled.loaded is None or not _is_covered(decoder.stack) or not _is_native_output(model.output):
         return None
     return NativeSteps(model, decoder, memory, return_attention=return_attention)
 
@@ -180,12 +169,12 @@ class NativeSteps:
         self.logits = model.output.logits
         self.output = _output_map(model.output)
         self.return_attention = return_attention
-        self.native = library()
+        self.native = compiled.loaded
         self.stored = 0
         """The number of tokens in the pool."""
         attention = stack.layers[0].self_attention
         self.kept: list[Tensor] = [memory.mask_B11S.contiguous()]
-        """What C reads and nothing else keeps alive."""
+        """Tensors that C reads, and that nothing else keeps alive."""
         self.layers = (_Layer * len(stack.layers))(
             *(self._layer(layer, *source) for layer, source in zip(stack.layers, memory.layers, strict=True))
         )
@@ -322,13 +311,12 @@ def is_native_greedy(model: StepModel, request: SearchRequest, ranking: Ranking 
     """Whether `greedy_search` may apply: one sentence on a CPU, and nothing that changes or observes its steps."""
     return (
         len(request.max_lengths) == request.n_best == 1
-        and isinstance(model, Seq2Seq)
         and torch.device(request.device).type == "cpu"
         and request.loop is None
         and not (request.return_attention or request.return_trace or ranking.beta)
         and not (any(request.prefixes) or any(request.min_lengths) or any(request.required))
         and all(isinstance(constraint, NoLoops) for constraint in request.constraints)
-        and library() is not None
+        and compiled.loaded is not None
     )
 
 
@@ -343,10 +331,10 @@ def native_greedy_search(
     with torch.no_grad():
         steps = find_native_steps(model, request.memory, rows=1, return_attention=False)
         longest = request.max_lengths[0]
-        found = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
-        if found is None:
+        output = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
+        if output is None:
             return plain(model, request, ranking)
-        tokens_T, log_probs_T = found
+        tokens_T, log_probs_T = output
         lengths_1 = np.array([len(tokens_T)])
         limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
         if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):

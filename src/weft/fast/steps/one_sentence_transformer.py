@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +32,9 @@ from weft.attention.multihead import CrossAttention, Heads, KeysValues, SelfAtte
 from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
+from weft.fast.cpu import compiled
 from weft.fast.layers.few_rows_linear import MAX_ROWS, FewRowsWeights, few_rows_linear
-from weft.fast.steps.native_transformer import is_plain_transformer, native_steps
+from weft.models.architecture import architecture_of
 from weft.models.interface import StepOutput
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
@@ -63,11 +65,26 @@ def find_one_sentence_steps(model: StepModel, memory: Any, *, rows: int, return_
         steps = find_one_sentence_steps(model.model, memory, rows=rows, return_attention=return_attention)
         return None if steps is None else StartedModel(steps, model.tokens)
     if isinstance(model, nn.Module) and is_plain_transformer(model):
-        seq2seq = cast("Seq2Seq", model)
-        return native_steps(seq2seq, memory, rows=rows, return_attention=return_attention) or sentence_steps(
-            seq2seq, memory, rows=rows, return_attention=return_attention
-        )
+        seq2seq, wanted = cast("Seq2Seq", model), {"rows": rows, "return_attention": return_attention}
+        if compiled.loaded is not None:
+            from weft.fast.steps.native_transformer import native_steps
+
+            if (native := native_steps(seq2seq, memory, **wanted)) is not None:
+                return native
+        return sentence_steps(seq2seq, memory, **wanted)
     return None
+
+
+_plain_transformers: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def is_plain_transformer(model: nn.Module) -> bool:
+    """Whether a model is one of weft's encoder–decoders with a Transformer; it is asked once."""
+    if model not in _plain_transformers:
+        described = architecture_of(model)
+        is_plain = described.kind == "seq2seq" and described.is_plain and described.is_transformer
+        _plain_transformers[model] = is_plain
+    return _plain_transformers[model]
 
 
 def sentence_steps(

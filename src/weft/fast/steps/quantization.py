@@ -163,7 +163,7 @@ def _convert_once(module: nn.Module, converted: dict[int, nn.Module]) -> nn.Modu
     if isinstance(module, RecurrentStack):
         return Int8Stack(module, joint=False)
     described = architecture_of(module)
-    if described.kind in ("seq2seq", "hard_attention") and not described.edited:
+    if described.kind in ("seq2seq", "hard_attention", "ctc") and not described.edited:
         _convert_parts(module, described, converted)
     return _copy(module, converted)
 
@@ -183,7 +183,7 @@ def _convert_parts(model: Any, described: Architecture, converted: dict[int, nn.
     names = [stack.module.removesuffix(".stack") for stack in described.encoders if stack.family == "recurrent"]
     names += ["alignment", "emission"] if described.kind == "hard_attention" else []
     converted.update((id(module), module) for module in map(model.get_submodule, names))
-    if described.is_transformer:
+    if described.is_transformer or described.decoder is None:
         return
     decoder: RecurrentDecoder = model.decoder
     encoder = described.encoder

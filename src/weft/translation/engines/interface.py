@@ -28,6 +28,9 @@ OBSERVED_CANDIDATES = 100
 COMPLETION_LENGTH = 100
 """The least number of tokens by which a text may be continued, where nothing else limits it."""
 
+FIELDS_BY_TEXT = ("texts", "shown", "prefixes", "required", "terms")
+"""Fields of a request that have an item for each text, or are empty."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationRequest:
@@ -48,6 +51,8 @@ class TranslationRequest:
     """The terms that the output of each source contains, each as token ids of its variants; empty: none."""
     terms: Sequence[Sequence[tuple[str, ...]]] = ()
     """The variants of these terms as texts, and of those that cannot be required; empty: none."""
+    shown: Sequence[str] = ()
+    """The texts as they were given, if the model reads more: terms, or a similar translation; empty: the texts."""
     n_best: int = 1
     return_attention: bool = False
     return_trace: bool = False
@@ -77,8 +82,11 @@ class TranslationRequest:
         """The texts of the request in parts of at most ``size``."""
         for start in range(0, len(self.texts), size):
             part = slice(start, start + size)
-            of_part = {name: getattr(self, name)[part] for name in ("texts", "prefixes", "required", "terms")}
-            yield replace(self, **of_part)
+            yield replace(self, **{name: getattr(self, name)[part] for name in FIELDS_BY_TEXT})
+
+    def reading(self, texts: Sequence[str]) -> TranslationRequest:
+        """The request for a model that reads these texts, which have terms or similar translations added."""
+        return replace(self, texts=texts, shown=self.shown or self.texts)
 
     def select(self, rows: Iterable[int]) -> TranslationRequest:
         """The request for some of the sources."""
@@ -87,11 +95,8 @@ class TranslationRequest:
         return replace(
             self,
             observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
-            texts=_of_rows(self.texts, indices),
+            **{name: _of_rows(getattr(self, name), indices) for name in FIELDS_BY_TEXT},
             sources=sources.select(indices) if isinstance(sources, IdRows) else _of_rows(sources, indices),
-            prefixes=_of_rows(self.prefixes, indices),
-            required=_of_rows(self.required, indices),
-            terms=_of_rows(self.terms, indices),
             decoders=_of_rows(self.decoders, indices),
         )
 
@@ -123,8 +128,9 @@ class TranslationRequest:
         ]
 
     def _source_lengths(self) -> NDArray[np.int64]:
-        """The lengths of the sources as if each had an end token."""
-        return IdRows.of(self.sources).lengths_B + self.prompts
+        """The lengths of the sources as if each had an end token; of arrays, whose bytes say nothing, that alone."""
+        sources = IdRows.of(self.sources)
+        return np.ones_like(sources.lengths_B) if sources.are_arrays else sources.lengths_B + self.prompts
 
 
 def max_output_length(

@@ -3,54 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fixtures.broken_corpora import said_as_json, write_corpora
 from weft.data.arrays.files import ArrayFiles
 from weft.data.reading.pair_files import read_pairs
 from weft.tasks import generate
 from weft.tasks.drawn_digits import draw
 
-BROKEN = "a b\tx\nc\ty z\none column\nc\ty z\n\t\nd\td\n"
-RECIPE = """
-[data]
-train = ["pairs.tsv", {source = "lines.src", target = "lines.tgt"}]
-max_length = 2
-bad_rows = "skip"
-pipeline = [{kind = "identical"}, {kind = "length", max = 3}, {kind = "duplicates"}]
-[tokenizer]
-kind = "word"
-[model]
-embedding = 7
-encoder = {hidden = 8}
-decoder = {hidden = 8}
-[training]
-steps = 2
-batch_tokens = 30
-validate_every = 0
-save_every = 0
-device = "cpu"
-"""
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "pairs.tsv").write_text(BROKEN + "e e e e\tx\ne e e\tx\n", "utf-8")
-    (tmp_path / "lines.src").write_text("a\nb\n", "utf-8")
-    (tmp_path / "lines.tgt").write_text("x\ny\n", "utf-8")
-    (tmp_path / "rows.jsonl").write_text('{"en": "a", "de": "b c"}\n{"en": "c"}\nnot json\n', "utf-8")
-    (tmp_path / "three.jsonl").write_text('{"a": "x", "b": "y", "c": "z"}\n{"a": "u", "b": "v", "c": "w"}\n', "utf-8")
-    (tmp_path / "recipe.toml").write_text(RECIPE, "utf-8")
+    write_corpora(tmp_path)
     return tmp_path
-
-
-def said_as_json(said):
-    return [json.loads(line) for line in said.stdout.splitlines()]
 
 
 class TestCheck:

@@ -187,6 +187,23 @@ def test_the_tree_grows_and_the_winner_is_marked(visitor):
     assert page.locator(".tree .crown").count() == 1
 
 
+def test_the_tree_has_as_much_detail_as_there_is_room_for(visitor):
+    """Probabilities at the first step, the same as among the candidates; the whole tree at the last one."""
+    page = visitor.translate("recurrent", SENTENCE)
+    fits = """() => { const scroll = document.querySelector('.tree').closest('.scroll');
+        return scroll.scrollWidth <= scroll.clientWidth && scroll.scrollHeight <= scroll.clientHeight; }"""
+    assert page.evaluate(fits)
+    page = visitor.translate("transformer", SENTENCE)
+    step_to(page, 1)
+    assert page.evaluate(fits)
+    shares = texts(page, ".tree .node:not(.root) .share")
+    assert shares and shares[0] == page.locator(".candidate.chosen .share").inner_text()
+    page.set_viewport_size({"width": 1280, "height": 420})
+    few = "count => document.querySelectorAll('.tree .node').length < count"
+    page.wait_for_function(few, arg=len(shares) + 1)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_a_click_on_a_branch_goes_on_from_there(visitor):
     page = visitor.translate("recurrent", SENTENCE)
     before = page.locator(".reading .output").inner_text()

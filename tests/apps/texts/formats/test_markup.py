@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.generated_documents import check, reordering, translated
 from weft.apps.texts.formats.markup import inline_pieces, read_html, read_xml, scan, text_pieces
 from weft.apps.texts.pieces import Document
 from weft.errors import DataError
@@ -113,3 +115,17 @@ def test_in_linear_time(piece: str) -> None:
     start = time.process_time()
     assert read_html(source).raw == source
     assert time.process_time() - start < 30, "a quadratic scan takes far longer"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<p><a><b><!-- between --> he</b> drank</a> milk</p>",
+        "<p><a><i><b><!-- between -->he</b> drank <u>the</u></i> white</a> milk</p>",
+        "<div><a><b>he<p>drank the</p> white</b> milk</a> today</div>",
+    ],
+)
+def test_tags_whose_partners_are_in_another_unit_keep_their_order(source: str) -> None:
+    """A comment or a block within tags ends a unit: the next one has closing tags alone, which must not cross."""
+    for number in range(40):
+        check(source, translated(source, "html", reordering(Random(number))).text, "html")

@@ -12,6 +12,7 @@ import typer
 from weft.apps.cli.arguments import AcceptNewData, Changes, Json, Source, Target
 from weft.apps.cli.commands.data_clean import clean_command
 from weft.apps.cli.commands.data_show import ascii_only, show_command, width
+from weft.apps.cli.commands.data_terms import terms_command
 from weft.apps.cli.terminal.help_text import CommandGroup
 from weft.errors import DataError, plural
 from weft.runtime.activity import activity
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 app = CommandGroup(help="Inspect, check, prepare and generate corpora.", no_args_is_help=True)
 app.command("show", epilog="Try:  weft data show grammar   or   weft data show train.en train.de")(show_command)
 app.command("clean", epilog="Try:  weft data clean pairs.tsv --drop 5% --out clean.tsv")(clean_command)
+app.command("terms", epilog="Try:  weft data terms pairs.tsv --out terms.tsv")(terms_command)
 TASK_NAMES = "addition, copy, reverse, sort, dates, grammar, coreference, trees or drawn-digits"
 """Names of the built-in corpora (`weft.tasks.TASKS`, which takes 0.1 s to import)."""
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="The name of a shipped recipe, or a TOML file.")]

@@ -50,7 +50,7 @@ def clean_command(
     """
     _check(out, page, drop, threshold)
     share = DEFAULT_SHARE if drop is None else _share(drop)
-    corpus_pairs = _read(pairs, targets)
+    corpus_pairs = read_all_pairs(pairs, targets)
     from weft.pairs.cleaning.suspects import rank_suspects
 
     with activity("ranking pairs", "models", total=4) as ranking:
@@ -97,7 +97,8 @@ def _share(text: str) -> float:
     return share
 
 
-def _read(pairs: str, targets: str | None) -> list[Pair]:
+def read_all_pairs(pairs: str, targets: str | None) -> list[Pair]:
+    """The pairs of one file or two; at least one."""
     from weft.data.reading.corpora import ParallelText, pair_file, read
 
     corpus = pair_file(pairs) if targets is None else ParallelText((pairs,), (targets,))

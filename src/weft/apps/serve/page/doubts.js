@@ -5,6 +5,8 @@ import { percent } from './labels.js';
 
 /** A word below one of these probabilities is shaded, more below the next. */
 const LEVELS = [0.9, 0.5, 0.2];
+/** Smaller probabilities are rounded to 0 by the service, but nothing that was made had none. */
+const SMALLEST = 1e-6;
 /** Reasons that are written out for one output, at most. */
 const MENTIONED = 8;
 
@@ -37,7 +39,7 @@ function inWords({ name, text }) {
 }
 
 function describe({ probability, reasons }) {
-  const share = probability === null ? [] : [`probability ${percent(probability)}`];
+  const share = probability === null ? [] : [`probability ${percent(Math.max(probability, SMALLEST))}`];
   return [...share, ...reasons.map(inWords)].join('; ');
 }
 

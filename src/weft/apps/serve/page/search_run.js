@@ -128,8 +128,12 @@ export class SearchRun {
       .filter((node) => node.branch.outcome === 'finished');
   }
 
-  /** What the model considered likely for the next token of the leading hypothesis, at a step counted from 1. */
-  distribution(step) {
+  /**
+   * What the model considered likely for the next token of the leading hypothesis, at a step counted from 1.
+   * @param {number} step
+   * @param {number} vocabulary how many tokens there are; those that are not listed have the rest of the probability
+   */
+  distribution(step, vocabulary) {
     const draw = this.draws[step - 1];
     if (draw)
       return {
@@ -144,7 +148,7 @@ export class SearchRun {
     const listed = onPath.candidates.reduce((total, one) => total + Math.exp(one.log_probability), 0);
     return {
       candidates: onPath.candidates,
-      rest: { count: 0, probability: Math.max(0, 1 - listed) },
+      rest: { count: Math.max(vocabulary - onPath.candidates.length, 0), probability: Math.max(0, 1 - listed) },
       chosen: onPath.id,
       draw: null,
     };

@@ -254,16 +254,24 @@ static inline __attribute__((always_inline)) void integer_block(
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 8
         for (int o = 0; o < BYTE_OUTPUTS; o++) total[r][o] = _mm512_setzero_si512();
-    for (; i < inputs; i += 64) {
-        __mmask64 mask = inputs - i >= 64 ? ~0ULL : (1ULL << (inputs - i)) - 1;
+    for (; i + 64 <= inputs; i += 64) {
         __m512i weights[BYTE_OUTPUTS];
 #pragma GCC unroll 8
-        for (int o = 0; o < BYTE_OUTPUTS; o++) weights[o] = _mm512_maskz_loadu_epi8(mask, w + (long)o * inputs + i);
+        for (int o = 0; o < BYTE_OUTPUTS; o++) weights[o] = _mm512_loadu_si512(w + (long)o * inputs + i);
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; r++) {
-            __m512i row = _mm512_maskz_loadu_epi8(mask, x + (long)r * inputs + i);
+            __m512i row = _mm512_loadu_si512(x + (long)r * inputs + i);
 #pragma GCC unroll 8
             for (int o = 0; o < BYTE_OUTPUTS; o++) total[r][o] = _mm512_dpbusd_epi32(total[r][o], row, weights[o]);
+        }
+    }
+    if (i < inputs) {
+        __mmask64 mask = (1ULL << (inputs - i)) - 1;
+        for (int o = 0; o < BYTE_OUTPUTS; o++) {
+            __m512i weights = _mm512_maskz_loadu_epi8(mask, w + (long)o * inputs + i);
+            for (int r = 0; r < ROWS; r++)
+                total[r][o] = _mm512_dpbusd_epi32(
+                    total[r][o], _mm512_maskz_loadu_epi8(mask, x + (long)r * inputs + i), weights);
         }
     }
 #pragma GCC unroll 8
@@ -293,10 +301,12 @@ static void round_row(const Linear *map, const float *x, Rounded *rounded, float
     if (map->bound > 0.0f) {
         largest = 1.0f;
     } else {
-        for (int i = 0; i < inputs; i++) {
-            float magnitude = fabsf(x[i]);
-            largest = magnitude > largest ? magnitude : largest;
-        }
+        float part[16] = {0};
+        int i = 0;
+        for (; i + 16 <= inputs; i += 16)
+            for (int j = 0; j < 16; j++) part[j] = fabsf(x[i + j]) > part[j] ? fabsf(x[i + j]) : part[j];
+        for (; i < inputs; i++) part[0] = fabsf(x[i]) > part[0] ? fabsf(x[i]) : part[0];
+        for (int j = 0; j < 16; j++) largest = part[j] > largest ? part[j] : largest;
         float least = 1.17549435e-38f * levels;
         largest = largest < least ? least : largest;
     }
@@ -328,11 +338,21 @@ static inline __attribute__((always_inline)) void integer_rows(
             return;
         }
         integer_block(ROWS, x, map->bytes + (long)from * inputs, inputs, sums);
-        for (int r = 0; r < ROWS; r++)
-            for (int o = 0; o < BYTE_OUTPUTS; o++) {
-                float sum = (float)(sums[r][o] - ZERO * map->sums[from + o]) * map->scale[from + o];
-                y[(long)r * map->outputs + from + o] = sum * maxima[r] + (map->bias ? map->bias[from + o] : 0.0f);
-            }
+        float scale[BYTE_OUTPUTS], bias[BYTE_OUTPUTS];
+        int32_t zeros[BYTE_OUTPUTS];
+#pragma GCC unroll 8
+        for (int o = 0; o < BYTE_OUTPUTS; o++) {
+            scale[o] = map->scale[from + o];
+            bias[o] = map->bias ? map->bias[from + o] : 0.0f;
+            zeros[o] = ZERO * map->sums[from + o];
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            float results[BYTE_OUTPUTS];
+            for (int o = 0; o < BYTE_OUTPUTS; o++)
+                results[o] = (float)(sums[r][o] - zeros[o]) * scale[o] * maxima[r] + bias[o];
+            memcpy(y + (long)r * map->outputs + from, results, sizeof results);
+        }
     }
 }
 
@@ -395,20 +415,28 @@ void linear(const Linear *map, const float *x, long stride, int rows, float *y, 
     free(rounded);
 }
 
+/* The sum of (x - mean)^power; in sixteen parts, so that the compiler may use vectors. */
+static float sum_of(const float *x, int size, float mean, int power) {
+    float part[16] = {0}, sum = 0.0f;
+    int i = 0;
+    for (; i + 16 <= size; i += 16)
+        for (int j = 0; j < 16; j++) {
+            float value = x[i + j] - mean;
+            part[j] += power == 2 ? value * value : value;
+        }
+    for (; i < size; i++) sum += power == 2 ? (x[i] - mean) * (x[i] - mean) : x[i] - mean;
+    for (int j = 0; j < 16; j++) sum += part[j];
+    return sum;
+}
+
 void normalize(const Norm *norm, const float *x, int rows, int width, float *y) {
     for (int r = 0; r < rows; r++, x += width, y += width) {
         if (!norm->weight) {
             if (y != x) memcpy(y, x, width * sizeof(float));
             continue;
         }
-        double sum = 0.0, squares = 0.0;
-        float mean = 0.0f;
-        if (norm->bias) {
-            for (int i = 0; i < width; i++) sum += x[i];
-            mean = (float)(sum / width);
-        }
-        for (int i = 0; i < width; i++) squares += (double)(x[i] - mean) * (x[i] - mean);
-        float factor = (float)(1.0 / sqrt(squares / width + norm->epsilon));
+        float mean = norm->bias ? sum_of(x, width, 0.0f, 1) / width : 0.0f;
+        float factor = 1.0f / sqrtf(sum_of(x, width, mean, 2) / width + norm->epsilon);
         for (int i = 0; i < width; i++)
             y[i] = (x[i] - mean) * factor * norm->weight[i] + (norm->bias ? norm->bias[i] : 0.0f);
     }

@@ -7,6 +7,8 @@ import { s, unit } from '../dom.js';
 import { count, number } from '../labels.js';
 
 const POINTS = 600;
+/** Widths in sizes of the text: the smallest, and one below which there is little room for words. */
+const [NARROWEST, NARROW] = [16, 26];
 
 /**
  * @typedef {{name: string, points: [number, number][], style?: 'line'|'dashed'|'dots'}} Series points: (step, value)
@@ -24,13 +26,15 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
   const ticks = roundTicks(...(values.length ? bounds(values) : [0, 1]));
   const [low, high] = [ticks[0], ticks.at(-1)];
   const end = Math.max(steps, 1, ...drawn.flatMap(({ points }) => points.at(-1)[0]));
+  const [w, height] = [Math.max(width, NARROWEST * em), em * 15];
+  const isNarrow = w < NARROW * em;
+  const isNamed = !isNarrow || drawn.length > 1; // where there is little room, the title names a single curve
   const [left, right, top, bottom] = [
     em * 4.2,
-    em * (1 + 0.55 * Math.max(4, ...drawn.map(({ name }) => name.length))),
+    isNamed ? em * (1 + 0.55 * Math.max(4, ...drawn.map(({ name }) => name.length))) : em,
     em * 2,
     em * 2,
   ];
-  const [w, height] = [Math.max(width, em * 22), em * 15];
   const x = (step) => left + ((w - left - right) * step) / end;
   const y = (value) => top + (height - top - bottom) * (1 - (value - low) / (high - low || 1));
   const names = spread(
@@ -49,7 +53,7 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
       width: Math.ceil(w),
       height: Math.ceil(height),
     },
-    s('text', { class: 'title', x: em * 0.2, y: em * 1.1 }, `${title}, by step`),
+    s('text', { class: 'title', x: em * 0.2, y: em * 1.1 }, isNarrow ? title : `${title}, by step`),
     ticks.map((value) =>
       s(
         'g',
@@ -87,7 +91,7 @@ export function curves(series, { title, width, steps = 0, digits = 2 }) {
         style === 'dots' || points.length === 1
           ? points.map(([step, value]) => s('circle', { cx: x(step), cy: y(value), r: em * 0.28 }))
           : null,
-        s('text', { x: w - right + em * 0.5, y: names[index], 'dominant-baseline': 'central' }, name),
+        isNamed ? s('text', { x: w - right + em * 0.5, y: names[index], 'dominant-baseline': 'central' }, name) : null,
       ),
     ),
   );

@@ -9,6 +9,9 @@ import { percent, shorten, visible } from '../labels.js';
 const BARS = 40;
 const LABELED = 40;
 
+/** Where the axis may end: twice a round number. */
+const TOPS = [0.002, 0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 0.6, 0.8, 1];
+
 /**
  * @param {{token: string, id: number}[]} candidates most likely first
  * @param {import('../sampling.js').Cut} cut
@@ -23,7 +26,8 @@ export function distribution(candidates, cut, { width, chosen }) {
   const left = em * 2.6;
   const height = em * 8;
   const step = Math.max(Math.min((width - left - em) / Math.max(shown.length, 1), em * 3), em * 1.05);
-  const top = Math.max(...cut.probabilities, 1e-9);
+  const largest = Math.max(...cut.probabilities);
+  const top = TOPS.find((value) => value >= largest) ?? 1;
   const scale = (probability) => height * (probability / top);
   const size = [left + step * shown.length + em, em + height + below].map(Math.ceil);
   const base = em + height;

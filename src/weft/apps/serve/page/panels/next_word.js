@@ -59,7 +59,7 @@ export class NextWord {
 
   update({ run, steps, search, model }) {
     const step = Math.max(Math.min(steps, run.length), 1);
-    const found = run.length ? run.distribution(step) : null;
+    const found = run.length ? run.distribution(step, model.vocabulary?.target ?? 0) : null;
     this.element.hidden = run.length === 0;
     if (!found || !found.candidates.length) return replace(this.list);
     const nodes = run.leader(step);
@@ -128,5 +128,6 @@ function stepName(step, length) {
 function describeCut({ kept, mass }, rest) {
   const count = kept.filter(Boolean).length;
   const more = rest.count > 0 && kept.every(Boolean) ? 'more than ' : '';
-  return `The filters keep ${more}${plural(count, 'token')} with ${more}${percent(mass)} of the probability.`;
+  const share = percent(mass);
+  return `The filters keep ${more}${plural(count, 'token')} with ${share.startsWith('>') ? '' : more}${share} of the probability.`;
 }

@@ -8,6 +8,14 @@ import { panel, scrollable } from './panel.js';
 /** Numbers of a vector that stand beside it. */
 const FIRST = 5;
 const DIGITS = 3;
+/** The columns of an attention, and their classes. */
+const COLUMNS = [
+  ['j', null],
+  ['key k', 'key'],
+  ['score e', 'number'],
+  ['weight α', 'weight'],
+  ['value v', 'value'],
+];
 
 /**
  * @param {Object} stage of the answer to POST api/walk
@@ -66,7 +74,7 @@ function attentionParts({ query, context, count: positions, positions: rows }, t
       `${title}: scores and weights`,
       h(
         'table',
-        { class: 'positions' },
+        { class: 'positions', role: 'table' },
         h(
           'caption',
           {},
@@ -76,18 +84,14 @@ function attentionParts({ query, context, count: positions, positions: rows }, t
         ),
         h(
           'thead',
-          {},
+          { role: 'rowgroup' },
           h(
             'tr',
-            {},
-            h('th', { scope: 'col' }, 'j'),
-            h('th', { scope: 'col' }, 'key k'),
-            h('th', { scope: 'col', class: 'number' }, 'score e'),
-            h('th', { scope: 'col' }, 'weight α'),
-            h('th', { scope: 'col' }, 'value v'),
+            { role: 'row' },
+            COLUMNS.map(([text, kind]) => h('th', { scope: 'col', role: 'columnheader', class: kind }, text)),
           ),
         ),
-        h('tbody', {}, rows.map((row) => positionRow(row, peaks))),
+        h('tbody', { role: 'rowgroup' }, rows.map((row) => positionRow(row, peaks))),
       ),
     ),
     h('dl', { class: 'vectors' }, vectorRow({ symbol: 'c', width: context.length, values: context })),
@@ -97,11 +101,11 @@ function attentionParts({ query, context, count: positions, positions: rows }, t
 function positionRow({ position, token, key, value, score, weight }, [keyPeak, valuePeak]) {
   return h(
     'tr',
-    {},
-    h('th', { scope: 'row', dir: direction(token) }, `${visible(token)} `, h('small', {}, position + 1)),
-    h('td', {}, strip(key, { label: 'key', peak: keyPeak })),
-    h('td', { class: 'number' }, number(score)),
-    h('td', { class: 'weight' }, h('span', { class: 'bar', style: { '--share': weight.toFixed(3) } }), h('span', {}, percent(weight))),
-    h('td', {}, strip(value, { label: 'value', peak: valuePeak })),
+    { role: 'row' },
+    h('th', { scope: 'row', role: 'rowheader', dir: direction(token) }, `${visible(token)} `, h('small', {}, position + 1)),
+    h('td', { role: 'cell', class: 'key' }, strip(key, { label: 'key', peak: keyPeak })),
+    h('td', { role: 'cell', class: 'number' }, number(score)),
+    h('td', { role: 'cell', class: 'weight' }, h('span', { class: 'bar', style: { '--share': weight.toFixed(3) } }), h('span', {}, percent(weight))),
+    h('td', { role: 'cell', class: 'value' }, strip(value, { label: 'value', peak: valuePeak })),
   );
 }
