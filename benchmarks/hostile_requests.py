@@ -11,6 +11,7 @@ client B from 127.0.0.2: for the service they are two clients.
               service and its worker (sampled), and what they have ten seconds later; two rounds
     floods    B sends one short text after the other while A floods the service: B's refusals and latencies, beside
               those without a flood; /health meanwhile
+    overload  answers per second to long texts: of 64 connections, and of more
     leaving   A leaves in the middle of each of the long operations: seconds until the worker is idle again
 """
 
@@ -239,6 +240,37 @@ async def measure_floods(port: int, connections: list[int], count: int) -> dict[
     return results
 
 
+async def measure_overload(port: int, connections: list[int], seconds: float = 15.0) -> dict[str, Any]:
+    """Answers per second to long texts: the most that a few patient clients get, and what so many connections get."""
+
+    async def answers(number: int) -> float:
+        answered, ended = 0, asyncio.Event()
+
+        async def work() -> None:
+            nonlocal answered
+            while not ended.is_set():
+                status, _, _ = await send(port, "/api/translate", {"text": words(120)})
+                answered += status == 200 and not ended.is_set()
+                await asyncio.sleep(0.02)
+
+        tasks = [asyncio.create_task(work()) for _ in range(number)]
+        await asyncio.sleep(5.0)
+        answered = 0
+        await asyncio.sleep(seconds)
+        rate = answered / seconds
+        ended.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(2.0)
+        return rate
+
+    rates = {f"{number} connections": round(await answers(number), 2) for number in (64, *connections)}
+    rates["64 connections again"] = round(await answers(64), 2)
+    print(rates, file=sys.stderr)
+    return rates
+
+
 async def measure_leaving(port: int) -> dict[str, float]:
     """Seconds until the worker has nothing to do after A has left."""
     endless = {"stop": "steps", "min_length": 1_000, "max_length": 1_000, "no_loops": False}
@@ -298,6 +330,9 @@ def main() -> None:
                 result["memory"] = rounds
             if "leaving" in given.parts:
                 result["leaving_s"] = asyncio.run(measure_leaving(given.port))
+            if "overload" in given.parts:
+                numbers = [int(number) for number in given.connections.split(",")]
+                result["long_texts_per_second"] = asyncio.run(measure_overload(given.port, numbers))
             if "floods" in given.parts:
                 numbers = [int(number) for number in given.connections.split(",")]
                 result["floods"] = asyncio.run(measure_floods(given.port, numbers, given.count))

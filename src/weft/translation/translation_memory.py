@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.data.reading.translation_memory import MemoryLike, MemoryMatch, TranslationMemory
-from weft.translation.engines.interface import FIELDS_BY_TEXT, TranslationRequest
+from weft.translation.engines.interface import TranslationRequest
 from weft.translation.results import Translation, empty_translation
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ def search_with_memory(run: Translator, request: TranslationRequest, memory: Mem
     """The outputs of a request: those that the memory has, and for the others what is searched, with similar pairs."""
     known = TranslationMemory.of(memory)
     sources = request.shown or request.texts
-    matches = [known.find(source) for source in sources]
+    observer = request.observer
+    matches = [
+        () if observer is not None and observer.is_abandoned(row) else known.find(source)
+        for row, source in enumerate(sources)
+    ]
     others = [row for row, similar in enumerate(matches) if not (similar and similar[0].exact)]
-    by_text = {name: values for name in FIELDS_BY_TEXT if (values := getattr(request, name))}
-    of_others: dict[str, Any] = {name: [values[row] for row in others] for name, values in by_text.items()}
-    rest = replace(request, **of_others)
+    rest = request.select(others)
     if run.recipe.data.fuzzy.file is not None:
         rest = rest.reading(
             [_with_match(text, matches[row]) for text, row in zip(rest.texts, others, strict=True)],

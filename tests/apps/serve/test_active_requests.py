@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from weft.apps.serve.active_requests import ActiveRequests
+from weft.apps.serve.active_requests import COPIES, ActiveRequests
 from weft.apps.serve.errors import BusyError
 
 
@@ -24,18 +24,20 @@ def test_who_has_its_share_is_refused() -> None:
 
 
 def test_the_bytes_of_bodies() -> None:
-    """One client may hold half of them."""
-    active = ActiveRequests(10, 100)
-    with active.enter("a") as one, active.enter("b") as other:
+    """One client may hold half of them; a single body is received in any case."""
+    active = ActiveRequests(10, 100 * COPIES)
+    with active.enter("a") as one, active.enter("a") as second, active.enter("b") as other:
         one.receive(30)
         one.receive(20)
         with pytest.raises(BusyError, match="too many bytes of requests"):
-            one.receive(1)
+            second.receive(1)
         other.receive(40)
         with active.enter("c") as third, pytest.raises(BusyError):
             third.receive(11)
         assert active.total_bytes == 90
     assert active.total_bytes == 0 and not active.bytes
+    with active.enter("a") as only:
+        only.receive(1_000)
 
 
 def test_refusals_of_a_flood_are_delayed() -> None:
@@ -44,7 +46,7 @@ def test_refusals_of_a_flood_are_delayed() -> None:
         stack.enter_context(active.enter("b"))
         for _ in range(101):
             stack.enter_context(active.enter("a"))
-        assert (active.delay("a"), active.delay("b"), active.delay("c")) == (pytest.approx(0.4), 0.0, 0.0)
+        assert (active.delay("a"), active.delay("b"), active.delay("c")) == (pytest.approx(1.0), 0.0, 0.0)
         for _ in range(800):
             stack.enter_context(active.enter("a"))
-        assert active.delay("a") == 2.0
+        assert active.delay("a") == 5.0

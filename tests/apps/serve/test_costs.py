@@ -9,6 +9,7 @@ import pytest
 from apps.serve.servers import Running
 from weft.apps.serve import worker
 from weft.apps.serve.costs import (
+    KNOWN_BYTES,
     OVERHEAD,
     Cost,
     CostError,
@@ -155,3 +156,14 @@ def test_what_a_service_refuses(running: Running) -> None:
     ]
     assert name == "error" and "attention weights" in error["error"]
     assert running.translate("a b", search={"kind": "exact"}) and running.translate("a b", attention=True, n_best=4)
+
+
+def test_a_glossary_and_a_memory_cost_by_their_characters() -> None:
+    plain = {"search": {"kind": "beam", "size": 2}, "n_best": 1}
+    known = {**plain, "glossary": "a\tb", "memory": "ab\tcd"}
+    lengths = [Lengths(5, 13, 4)]
+    more = (
+        TRANSFORMER.operation("translate", known, lengths).bytes
+        - TRANSFORMER.operation("translate", plain, lengths).bytes
+    )
+    assert more == KNOWN_BYTES * 8

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from apps.serve.servers import Running
+from weft.apps.serve.documents import Turns
 
 
 def test_a_text(running: Running) -> None:
@@ -47,9 +53,51 @@ def test_what_is_refused(running: Running, body: dict[str, object], words: str) 
 
 def test_sentences_have_the_limits_of_texts(running: Running) -> None:
     assert "a text of 5,001 characters" in running.error(413, "/api/translate", text="a" * 5001, format="text")
-    assert "1,001 texts" in running.error(
-        413, "/api/translate", text="\n".join(map("a {}".format, range(1001))), format="text"
-    )
+    sentences = ". ".join(map("A {}".format, range(1001)))
+    assert "1,001 texts" in running.error(413, "/api/translate", text=sentences, format="text")
+
+
+def test_documents_have_limits_of_their_own(running: Running) -> None:
+    """Equal sentences count, and texts that have no sentence."""
+    for body, words in (
+        ({"text": "a " * 100_001}, "200,002 characters together; at most 200,000 are accepted at once"),
+        ({"text": "a\n" * 1_001}, "more than 1,000 paragraphs or lines"),
+        ({"text": ["a"] * 1_001}, "1,001 texts"),
+    ):
+        assert words in running.error(413, "/api/translate", format="text", **body)
+    many = running.client.post("/translate", json={"q": [""] * 300_000, "source": "auto", "target": "x"})
+    assert many.status_code in (400, 413), "before any of them is looked at"
+
+
+def test_clients_take_turns_with_their_documents() -> None:
+    """One thread at a time; a client that leaves gives its turn on, and its thread keeps it until it ends."""
+    order: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    def request(client: str) -> Any:
+        return SimpleNamespace(state=SimpleNamespace(client=client))
+
+    async def run() -> None:
+        turns = Turns()
+        running = asyncio.create_task(turns.compute(request("a"), first))
+        await asyncio.to_thread(begun.wait)
+        names = ["a1", "a2", "a3", "b1", "b2"]
+        waiting = [asyncio.create_task(turns.compute(request(name[0]), order.append, name)) for name in names]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        running.cancel()
+        await asyncio.sleep(0)
+        assert turns.is_taken and not order
+        go_on.set()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert not turns.is_taken and not turns.waiting
+
+    asyncio.run(run())
+    assert order == ["a1", "b1", "a3", "b2"]
 
 
 def test_half_of_a_surrogate_pair(running: Running) -> None:

@@ -44,6 +44,7 @@ def model_with(rates: Rates) -> Any:
         ("heads", {"search": {"kind": "greedy"}}, ["a" * 60], "batch"),
         ("score", {"pairs": [["a", "b"]]}, ["a" * 60] * 8, "batch"),
         ("score", {"pairs": [["a", "b"]]}, ["a" * 5_000] * 64, "long"),
+        ("translate", {"search": {"kind": "beam", "size": 1}, "memory": "a" * 10_001}, ["a"], "long"),
         ("tokens", {}, [], "batch"),
     ],
 )

@@ -37,11 +37,32 @@ def test_clients_take_turns() -> None:
         for one in (job("aaaaaa", "long"), job("b", "short"), job("cc", "other")):
             queue.add(one)
         assert texts(take(queue, 4)) == "abca"
-        assert texts(take(queue, 3)) == "caa"
+        assert texts(take(queue, 3)) == "ca"
         queue.add(job("d", "new"))
         assert texts(take(queue, 2)) in ("ad", "da")
-        assert texts(take(queue)) == "a"
+        assert texts(take(queue)) == "aa"
         assert take(queue) is None and len(queue) == 0
+
+    run(test)
+
+
+def test_a_batch_with_rows_of_others_is_half_as_large() -> None:
+    """Who has waited for a batch of a flood does not wait for a full one again; without others it is full."""
+
+    async def test() -> None:
+        queue = FairQueue()
+        queue.add(job("a" * 100, "flood"))
+        assert texts(take(queue, 20)) == "a" * 20
+        queue.add(job("b", "other"))
+        assert texts(take(queue, 20)) == "ab" + "a" * 8
+        queue.add(job("b" * 9, "other"))
+        assert sorted(texts(take(queue, 20))) == sorted("ab" * 9)
+        queue.add(job("b" * 50, "other"))
+        assert len(texts(take(queue, 20))) == 20, "both would fill it"
+        queue = FairQueue()
+        for name in "abcdefgh":
+            queue.add(job(name * 4, name))
+        assert len(texts(take(queue, 20))) == 20, "nobody would fill it alone"
 
     run(test)
 

@@ -204,3 +204,14 @@ def test_a_glossary_and_a_translation_memory(running: Running) -> None:
         ("memory", "a\t", "memory: no pairs; expected lines of a source, a tab and its translation"),
     ):
         assert running.error(422, "/api/translate", text="a", model="recurrent", **{field: value}).startswith(message)
+
+
+def test_a_text_is_no_picture_because_it_begins_like_one(running: Running) -> None:
+    """The limit on characters holds for models that read texts."""
+    text = "data:" + "a" * 5_001
+    for path, body in (
+        ("/api/translate", {"text": text}),
+        ("/api/heads", {"text": text}),
+        ("/api/score", {"pairs": [[text, "a"]]}),
+    ):
+        assert "a text of 5,006 characters" in running.error(413, path, **body)

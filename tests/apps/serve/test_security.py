@@ -235,3 +235,31 @@ def test_headers_of_a_proxy() -> None:
     for name in ("X-Forwarded-For", "x-forwarded-proto", "Forwarded", "Via", "X-Real-IP"):
         assert is_forwarded(["host", name])
     assert not is_forwarded(["host", "accept", "authorization"])
+
+
+def test_what_is_left_of_a_large_body_is_read() -> None:
+    """Else the connection is closed while the client sends, and the answer may be lost; but not if it waits."""
+
+    async def call(headers: list[tuple[bytes, bytes]], parts: int) -> tuple[int, int]:
+        received, statuses = [0], []
+
+        async def receive() -> Any:
+            received[0] += 1
+            return {"type": "http.request", "body": b"x" * 8, "more_body": received[0] < parts}
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status"))
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/translate",
+            "headers": [(b"host", b"localhost"), *headers],
+        }
+        await guard(max_body=10)(scope, receive, send)
+        return statuses[0], received[0]
+
+    length = (b"content-length", b"800")
+    assert asyncio.run(call([length], 100)) == (413, 100)
+    assert asyncio.run(call([], 100)) == (413, 100)
+    assert asyncio.run(call([length, (b"expect", b"100-continue")], 100)) == (413, 0)

@@ -87,8 +87,8 @@ def test_pictures(tiny: Any, tmp_path: Path) -> None:
     assert source_size(translator, url) == (20, 24 * 80) and source_size(translator, "") == (0, 0)
     [length] = operation_lengths(translator, "translate", payload_of(translator, url))
     shape = model_shape(translator)
-    assert length.places == 24 * 80 and shape.stem == stem_costs(translator.recipe.model.stem)
-    with_picture, without = shape.search([length], 1), shape.search([length._replace(places=0)], 1)
+    assert length.pixels == 24 * 80 and shape.stem == stem_costs(translator.recipe.model.stem)
+    with_picture, without = shape.search([length], 1), shape.search([length._replace(pixels=0)], 1)
     assert with_picture.bytes - without.bytes == pytest.approx(4 * 24 * 80 * shape.stem[0])
     assert with_picture.multiplications - without.multiplications == pytest.approx(24 * 80 * shape.stem[1])
     with pytest.raises(Abandoned):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
+import os
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 
 from weft.apps.serve import worker_process
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.worker_process import WorkerEndedError, WorkerProcess
+from weft.apps.serve.worker_process import BUSY_PINGS, MISSED_PINGS, WorkerEndedError, WorkerProcess, cpu_seconds
 from weft.runtime.processes import Message, read_message, to_json
 
 
@@ -146,3 +149,34 @@ def test_a_worker_that_was_never_started() -> None:
         assert to_json(worker.config) == b"{}"
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize(("computes", "intervals"), [(False, MISSED_PINGS), (True, BUSY_PINGS)])
+def test_a_worker_that_computes_has_longer_to_answer(
+    computes: bool, intervals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an overloaded machine it may be late; one that is stopped computes nothing."""
+    seconds = itertools.count(0.0, 10.0 if computes else 0.0)
+    asked: list[int] = []
+
+    def cpu_seconds(pid: int) -> float:
+        asked.append(pid)
+        return next(seconds)
+
+    monkeypatch.setattr(worker_process, "cpu_seconds", cpu_seconds)
+
+    async def test(worker: WorkerProcess, pipe: Pipe, events: list[Any]) -> None:
+        killed: list[bool] = []
+        worker.process = SimpleNamespace(stdin=pipe, returncode=None, pid=7, kill=lambda: killed.append(True))  # type: ignore[assignment]
+        worker.hang_timeout, worker.is_loaded = 0.001, True
+        await worker._heartbeat()
+        assert killed == [True] and worker.is_hung
+        assert len(asked) == 1 + intervals, "one when the ping is sent"
+
+    run(test)
+
+
+def test_the_cpu_time_of_a_process() -> None:
+    own = cpu_seconds(os.getpid())
+    assert own > 0 or not Path("/proc").is_dir()
+    assert cpu_seconds(2**30) == 0.0

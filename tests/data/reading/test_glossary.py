@@ -122,3 +122,14 @@ def test_many_terms_cost_a_source_nothing() -> None:
 def test_missing_terms() -> None:
     assert not is_missing([("Hund", "Hunde"), ("rote Katze",)], "die Rote  Katze und hunde")
     assert is_missing([("Hund",)], "Hunde") and is_missing([("Hund",)], "")
+
+
+def test_the_longest_term_counts_and_parts_of_longer_ones_that_do_not_follow() -> None:
+    """Also where the words between belong to no term, and where the longest is written otherwise."""
+    glossary = Glossary.of({"a": "1", "a b c d": "4", "a b": "2", "A B C": "3"})
+    assert glossary.terms_of(["a b c", "a b c d", "A B C", "a x a b c e"]) == [
+        [("2",)],
+        [("4",)],
+        [("3",)],
+        [("1",), ("2",)],
+    ]

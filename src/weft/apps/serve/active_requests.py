@@ -9,19 +9,21 @@ from contextlib import contextmanager
 from weft.apps.serve.errors import BusyError
 
 RETRY_SECONDS = 2.0
-DELAY, LONGEST_DELAY = 0.004, 2.0
+DELAY, LONGEST_DELAY = 0.01, 5.0
 """Seconds after which a refusal is sent, for every request of that client; and at most."""
 CLIENT_SHARE = 0.5
 """Part of the bytes of all bodies that one client may hold."""
+COPIES = 6
+"""Bytes that a byte of a body takes until its request is answered: as it came, as text (up to four), for the worker."""
 
 
 class ActiveRequests:
     """Counts requests and the bytes of their bodies by client. A client that has less than the others comes first."""
 
     def __init__(self, limit: int, max_bytes: float) -> None:
-        """``limit``: requests at a time; ``max_bytes``: bytes of bodies at a time."""
+        """``limit``: requests at a time; ``max_bytes``: bytes that their bodies may take."""
         self.limit = limit
-        self.max_bytes = max_bytes
+        self.max_bytes = max_bytes / COPIES
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
         self.total_bytes = 0
@@ -66,11 +68,15 @@ class ActiveRequest:
         self.size = 0
 
     def receive(self, size: int) -> None:
-        """Count the bytes of a part of its body; `BusyError` if there are too many of all requests."""
+        """Count the bytes of a part of its body; `BusyError` if there are too many of all requests.
+
+        A single body is received, whatever its size: it has a limit of its own.
+        """
         active = self.active
+        others, own = active.total_bytes - self.size, active.bytes[self.client] - self.size
         if size and (
-            active.total_bytes + size > active.max_bytes
-            or active.bytes[self.client] + size > CLIENT_SHARE * active.max_bytes
+            (others and active.total_bytes + size > active.max_bytes)
+            or (own and active.bytes[self.client] + size > CLIENT_SHARE * active.max_bytes)
         ):
             raise BusyError("too many bytes of requests are being received; try again later", retry_after=RETRY_SECONDS)
         self.size += size

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from weft import __version__
 from weft.apps.serve import api_page, inspection, libretranslate, page, routes, streaming, training
+from weft.apps.serve.documents import Turns
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.jobs import ClientLeftError
 from weft.apps.serve.keys import Keys
@@ -73,6 +74,7 @@ def create_app(runs: Runs, settings: ServeSettings | None = None, *, key_file: P
         client_limit=settings.max_client_streams,
         max_unread=models.memory * SERVICE_SHARE / 2,
     )
+    app.state.turns = Turns()
     for part in (routes, streaming, inspection, training, libretranslate, page, api_page):
         app.include_router(part.router)
     _add_status(app)

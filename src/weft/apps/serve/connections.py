@@ -8,12 +8,10 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from weft.apps.serve.security import head_too_large
+from weft.apps.serve.security import LINGER_SECONDS, head_too_large
 from weft.apps.serve.settings import ServeSettings
 from weft.runtime.processes import to_json
 
-LINGER_SECONDS = 2.0
-"""Time in which a client that still sends may read why it was refused; what it sends is discarded."""
 RESERVE = 50
 """Connections beyond `ServeSettings.max_connections`, when none is idle: for /health, /ready and /metrics."""
 MIXIN: Any = object

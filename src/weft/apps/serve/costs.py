@@ -3,7 +3,7 @@
     S, T     source and target tokens of a text             B, K      texts of a batch, hypotheses of each
     D, F     widths of states and of feed-forward layers    L, H      layers, heads of a layer
     V        target vocabulary                              P         parameters
-    X        places (pixels) of a picture                   n, m      numbers and multiplications for each (stem_costs)
+    X        pixels of a picture                            n, m      numbers and multiplications for each (stem_costs)
 
     operation       bytes                                                       multiplications
     encoder         4 · B (S (8 D + F) + 2 H S²)                                B (S P + 2 L S² D)
@@ -15,6 +15,7 @@
     scores          4 · min(tokens, 4,096) · 3 V, and the encoder                tokens (P + V D)
     heads           100 · (L_e H_e S² + L_d H_d T² + L_c H_c S T)               those of a search and of both stacks
     walk            the search, and a search with K = 1                         as the searches
+    known           100 for each character of a glossary and a memory           –
 
 A worker knows the tokens. It refuses an operation that cannot fit into its memory (`ServeSettings.memory`) or, by the
 speed of the operations before it, into the time of a request (`ServeSettings.deadline`), and says why; what fits waits
@@ -41,6 +42,8 @@ STEP_OVERHEAD = 5e6
 """The time of a step of a search that does not depend on its size, in multiplications."""
 WEIGHT_BYTES = 100
 """Bytes of an attention weight in a response: as a tensor, an array, a Python number and JSON."""
+KNOWN_BYTES = 100
+"""Bytes of a character of a glossary or a translation memory, with the index of its words."""
 OVERHEAD = 8 << 20
 """Bytes of an operation of any size: buffers of matrix products, Python objects."""
 
@@ -71,8 +74,8 @@ class Lengths(NamedTuple):
     """The longest output that is allowed."""
     target: int
     """The expected output, or the given one."""
-    places: int = 0
-    """Of a picture, its pixels; of frames, their number. ``source`` then counts the states that a stem makes of it."""
+    pixels: int = 0
+    """The pixels of a picture, or the number of frames; ``source`` then counts the states that a stem makes of it."""
 
 
 class ModelShape(NamedTuple):
@@ -90,7 +93,7 @@ class ModelShape(NamedTuple):
     heads: dict[str, tuple[int, int]]
     """Layers and heads of each kind of attention: encoder, decoder, cross, copy."""
     stem: Sequence[float] = (0.0, 0.0)
-    """Numbers and multiplications for each place of a source that is an array; of texts 0."""
+    """Numbers and multiplications for each pixel of a source that is an array; of texts 0."""
 
     def encoder(self, lengths: Sequence[Lengths]) -> Cost:
         """The encoder, for the texts of a batch."""
@@ -99,8 +102,8 @@ class ModelShape(NamedTuple):
         heads = max((heads for kind, (_, heads) in self.heads.items() if kind == "encoder"), default=0)
         numbers = tokens * (8 * self.width + self.feed_forward) + 2 * heads * squares
         multiplications = tokens * self.parameters + 2 * self.layers * squares * self.width * (heads > 0)
-        places, (stem_numbers, stem_multiplications) = sum(length.places for length in lengths), self.stem
-        return Cost(FLOAT * (numbers + places * stem_numbers), multiplications + places * stem_multiplications)
+        pixels, (stem_numbers, stem_multiplications) = sum(length.pixels for length in lengths), self.stem
+        return Cost(FLOAT * (numbers + pixels * stem_numbers), multiplications + pixels * stem_multiplications)
 
     def search(self, lengths: Sequence[Lengths], size: int) -> Cost:
         """A search for the texts of a batch with ``size`` hypotheses each."""
@@ -132,7 +135,7 @@ class ModelShape(NamedTuple):
         tokens = sum(length.target for length in lengths)
         longest = max((length.target for length in lengths), default=0)
         logits = FLOAT * 3 * self.vocabulary * max(min(tokens, SCORED_TOKENS), longest)
-        both = [Lengths(length.source + length.target, 0, 0, length.places) for length in lengths]
+        both = [Lengths(length.source + length.target, 0, 0, length.pixels) for length in lengths]
         return self.encoder(both) + Cost(logits, tokens * self.vocabulary * self.width)
 
     def weights(self, lengths: Lengths) -> int:
@@ -143,6 +146,10 @@ class ModelShape(NamedTuple):
 
     def operation(self, name: str, payload: dict[str, Any], lengths: Sequence[Lengths]) -> Cost:
         """The cost of an operation by its name, for the payload that a worker is sent."""
+        return self.computation(name, payload, lengths) + Cost(KNOWN_BYTES * known_characters(payload), 0.0)
+
+    def computation(self, name: str, payload: dict[str, Any], lengths: Sequence[Lengths]) -> Cost:
+        """The cost of the model's part of an operation."""
         search, n_best = payload.get("search", {}), payload.get("n_best", 1)
         if name == "score":
             return self.score(lengths)
@@ -159,6 +166,11 @@ class ModelShape(NamedTuple):
         if name == "neighbors":
             return Cost(FLOAT * 3 * self.vocabulary * self.width, self.vocabulary * self.width)
         return Cost(0, 0)
+
+
+def known_characters(payload: dict[str, Any]) -> int:
+    """The characters of the glossary and of the translation memory of an operation."""
+    return len(payload.get("glossary") or "") + len(payload.get("memory") or "")
 
 
 def has_target(payload: dict[str, Any]) -> bool:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request
 
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.jobs import settings_of, translate
-from weft.apps.serve.limits import check_texts, check_unicode
+from weft.apps.serve.jobs import client_of, settings_of, translate, while_connected
+from weft.apps.serve.limits import check_documents, check_texts
 from weft.apps.serve.models import ServedModel
 from weft.apps.texts.formats import read_document
 from weft.apps.texts.pieces import Document
@@ -23,6 +24,8 @@ from weft.apps.texts.rendering import SentenceOutput
 from weft.apps.texts.sentences import Splitter
 from weft.apps.texts.translation import LOST, DocumentTranslation, Questions, Sentence, translation
 from weft.errors import DataError
+
+Result = TypeVar("Result")
 
 
 class _Progress(NamedTuple):
@@ -32,14 +35,66 @@ class _Progress(NamedTuple):
     result: DocumentTranslation | None = None
 
 
-async def documents_of(texts: Sequence[str], format: str, name: str) -> list[Document]:
-    """The documents that texts are; an error of the service if one is not well formed."""
+class Turns:
+    """One thread for the documents of all clients, who take turns: more would take the event loop's time."""
+
+    def __init__(self) -> None:
+        self.waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.is_taken = False
+
+    async def compute(self, request: Request, function: Callable[..., Result], *arguments: Any) -> Result:
+        """The result of a function, computed in a thread when it is this client's turn."""
+        if self.is_taken:
+            turn = asyncio.get_running_loop().create_future()
+            self.waiting.setdefault(client_of(request), deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    self._next()
+                raise
+        self.is_taken = True
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        work.add_done_callback(self._ended)
+        return await asyncio.shield(work)  # a thread cannot be cancelled: until it ends, it has the turn
+
+    def _ended(self, work: asyncio.Future[Any]) -> None:
+        if not work.cancelled():
+            work.exception()  # that its caller may have left is no reason for a warning
+        self._next()
+
+    def _next(self) -> None:
+        """Give the turn to the first of the next client, if anybody waits."""
+        self.is_taken = False
+        while self.waiting:
+            client, turns = self.waiting.popitem(last=False)
+            while turns and turns[0].done():  # its client has left
+                turns.popleft()
+            if turns:
+                self.is_taken = True
+                turns.popleft().set_result(None)
+                if turns:
+                    self.waiting[client] = turns  # behind the other clients
+                return
+
+
+async def documents_of(request: Request, texts: Sequence[str], format: str, name: str) -> list[Document]:
+    """The documents that texts are; an error of the service if there are too many, or one is not well formed."""
+    settings, turns = settings_of(request), request.app.state.turns
+    check_documents(texts, settings, name)
+    documents: list[Document] = []
+    units = 0
     for text in texts:
-        check_unicode(text, name)
-    try:
-        return [await asyncio.to_thread(read_document, text, format, name) for text in texts]
-    except DataError as error:
-        raise ServiceError(422, str(error)) from None
+        try:
+            document = await while_connected(request, turns.compute(request, read_document, text, format, name))
+        except DataError as error:
+            raise ServiceError(422, str(error)) from None
+        documents.append(document)
+        units += len(document.units)
+        if units > settings.max_lines:
+            limit = f"at most {settings.max_lines:,} are accepted at once"
+            raise ServiceError(413, f"{name}: more than {settings.max_lines:,} paragraphs or lines; {limit}; split it")
+    return documents
 
 
 async def translate_documents(
@@ -49,9 +104,9 @@ async def translate_documents(
 
     Sentences of all documents are translated together. What takes long for a long document is done in a thread.
     """
-    ranks = range(payload["n_best"])
+    ranks, compute = range(payload["n_best"]), request.app.state.turns.compute
     questions = [translation(document, Splitter()) for document in documents for _ in ranks]
-    progress = [await asyncio.to_thread(_advanced, question, None) for question in questions]
+    progress = [await compute(request, _advanced, question, None) for question in questions]
     records: dict[Sentence, dict[str, Any]] = {}
     while any(one.result is None for one in progress):
         sentences = dict.fromkeys(sentence for one in progress for sentence in one.sentences)
@@ -59,7 +114,7 @@ async def translate_documents(
         for index, (sentences_of_one, result) in enumerate(progress):
             if result is None:
                 outputs = [_output(records[sentence], index % len(ranks)) for sentence in sentences_of_one]
-                progress[index] = await asyncio.to_thread(_advanced, questions[index], outputs)
+                progress[index] = await compute(request, _advanced, questions[index], outputs)
     results = [one.result for one in progress if one.result is not None]
     return [results[start : start + len(ranks)] for start in range(0, len(results), len(ranks))]
 

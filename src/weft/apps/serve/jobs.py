@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 from fastapi import Request
 
-from weft.apps.serve.costs import ModelShape, estimated_lengths
+from weft.apps.serve.costs import ModelShape, estimated_lengths, known_characters
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.limits import EXACT, check_n_best, check_texts, search_settings
+from weft.apps.serve.limits import EXACT, check_n_best, check_texts, check_unicode, search_settings
 from weft.apps.serve.models import Models, ServedModel
 from weft.apps.serve.queueing import FIRST_SPEED, Job
 from weft.apps.serve.schemas import ModelRequest, TranslateRequest
 from weft.apps.serve.settings import ServeSettings
-from weft.errors import DataError
 from weft.runtime.processes import to_json
 
 Result = TypeVar("Result")
+SHORT_KNOWN = 10_000
+"""Characters of a glossary and a translation memory that are read beside short requests; longer ones take a while."""
 LONG_BATCHES = 3
 """Times as long as a batch may take, beyond which an operation is a long one."""
 
@@ -70,24 +72,16 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
         "prefix_ids": body.prefix_ids,
         "edits": edits_of(body),
     }
-    return model, payload | await asyncio.to_thread(known_of, body, model)
+    return model, payload | known_of(body, model)
 
 
 def known_of(body: TranslateRequest, model: ServedModel) -> dict[str, str]:
-    """The glossary and the translation memory of a request, if it has them and they can be read."""
+    """The glossary and the translation memory of a request, if it has them; the worker reads them."""
     known = {name: value for name, value in (("glossary", body.glossary), ("memory", body.memory)) if value}
-    if not known:
-        return known
-    from weft.data.reading.glossary import Glossary
-    from weft.data.reading.translation_memory import TranslationMemory
-
-    if not model.info["has_source"]:
-        raise ServiceError(422, f"{next(iter(known))}: {model.name} continues prompts, which have no translations")
-    try:
-        for name, text in known.items():
-            (Glossary if name == "glossary" else TranslationMemory).parse(text)
-    except DataError as error:
-        raise ServiceError(422, str(error)) from None
+    for name, value in known.items():
+        if not model.info["has_source"]:
+            raise ServiceError(422, f"{name}: {model.name} continues prompts, which have no translations")
+        check_unicode(value, name)
     return known
 
 
@@ -110,7 +104,7 @@ async def translate(
     if not texts:
         return []
     alone = bool(payload["edits"] or payload["prefix_ids"] or payload["trace"] or not model.info["has_source"])
-    key = None if alone and len(texts) == 1 else to_json(payload).decode()
+    key = None if alone and len(texts) == 1 else blake2b(to_json(payload), digest_size=16).hexdigest()
     full = payload if key is not None else {**payload, "texts": list(texts)}
     job = Job("translate", full, rows=texts, batch_key=key, client=client_of(request))
     job.plain = plain
@@ -127,7 +121,7 @@ async def ask(request: Request, model: ServedModel, op: str, payload: dict[str, 
 def queue_of(model: ServedModel, job: Job, texts: Sequence[str]) -> str:
     """The queue of a job, whose work is estimated: that of long operations for exact searches, and for a text that
     takes longer than a few batches."""
-    if job.payload.get("search", {}).get("kind") in EXACT:
+    if job.payload.get("search", {}).get("kind") in EXACT or known_characters(job.payload) > SHORT_KNOWN:
         return "long"
     if not texts or (costs := model.info.get("costs")) is None:
         return "batch"

@@ -60,12 +60,26 @@ def check_texts(
 
     ``reads_arrays``: whether the model may read the URL of a picture or of frames, which only ``max_body`` limits.
     """
-    if len(texts) > settings.max_lines:
-        raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are accepted at once")
+    check_number(texts, settings, name)
     for text in texts:
         if len(text) > settings.max_characters and not (reads_arrays and text.startswith("data:")):
             limit = f"at most {settings.max_characters:,} are accepted"
             raise ServiceError(413, f"{name}: a text of {len(text):,} characters; {limit}; split it")
+        check_unicode(text, name)
+
+
+def check_number(texts: Sequence[str], settings: ServeSettings, name: str) -> None:
+    if len(texts) > settings.max_lines:
+        raise ServiceError(413, f"{name}: {len(texts):,} texts; at most {settings.max_lines:,} are accepted at once")
+
+
+def check_documents(texts: Sequence[str], settings: ServeSettings, name: str) -> None:
+    """Fail if there are too many documents, if they are too long together, or if one is not valid text."""
+    check_number(texts, settings, name)
+    if (size := sum(map(len, texts))) > settings.max_document:
+        limit = f"at most {settings.max_document:,} are accepted at once"
+        raise ServiceError(413, f"{name}: {size:,} characters together; {limit}; split it")
+    for text in texts:
         check_unicode(text, name)
 
 

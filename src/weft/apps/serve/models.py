@@ -133,6 +133,8 @@ class ServedModel:
         if event == "ended":
             self.ready.clear()
             self.state = "loading"
+            if self.worker is not None and self.worker.is_hung:
+                self.problem = "its worker stopped answering and is started again"
             self.metrics.set(READY, 0, model_name=self.name)
             return
         if event == "examples":

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 Payload = dict[str, Any]
 TRACELESS = ("mbr", "exact", "exhaustive")
 """Searches without steps that could be shown."""
+CACHED = 1
+"""Glossaries and translation memories that are kept for the next batch: a request may have many."""
 
 
 def translate(translator: Translator, payload: Payload, observer: StepObserver | None = None) -> list[bytes]:
@@ -97,7 +99,7 @@ def _search_with_known(translator: Translator, request: TranslationRequest, payl
     return translator.search(request)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=CACHED)
 def read_glossary(text: str) -> Glossary:
     """The glossary of a request, which several requests may have."""
     from weft.data.reading.glossary import Glossary
@@ -105,7 +107,7 @@ def read_glossary(text: str) -> Glossary:
     return Glossary.parse(text)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=CACHED)
 def read_memory(text: str) -> TranslationMemory:
     """The translation memory of a request, which several requests may have."""
     from weft.data.reading.translation_memory import TranslationMemory

@@ -28,6 +28,8 @@ MIN_MEASURED = 0.1
 """Seconds; shorter batches say little about the speed of multiplications."""
 REMAINDER = 1.25
 """A batch may be larger by this factor if nothing is left waiting then."""
+SHARED = 0.5
+"""The share of its budget that a batch gets in which the rows of other clients stand beside those of a flood."""
 FULL = 0.7
 """The share of its budget at which a batch counts as full."""
 
@@ -168,9 +170,27 @@ class FairQueue:
         limit, most = budget(first.batch_key), REMAINDER * budget(first.batch_key)
         if self.waiting_cost(cost, most, first.batch_key) < most:
             limit = most
+        limit = self._shared(first.batch_key, cost, limit)
         items, total = self._fill(first.batch_key, cost, limit)
         self._drop_empty()
         return Batch(items, None, total)
+
+    def _shared(self, key: str, cost: Callable[[str], float], limit: float) -> float:
+        """The tokens of a batch that several clients share, one of whom would fill it alone: half as many, or twice
+        those of the others, who take turns with it. They have waited for a batch of that client already."""
+        costs = []
+        for jobs in self.clients.values():
+            rows = (
+                cost(row) for job in jobs if job.batch_key == key and not job.attempts for row in job.rows[job.taken :]
+            )
+            total = 0.0
+            for tokens in rows:
+                total += tokens
+                if total >= limit:
+                    break
+            costs.append(total)
+        others = sum(costs) - max(costs)
+        return min(max(SHARED * limit, 2 * others), limit) if others and max(costs) >= limit else limit
 
     def _fill(self, key: str, cost: Callable[[str], float], budget: float) -> tuple[list[Item], float]:
         items: list[Item] = []

@@ -101,7 +101,7 @@ async def translate_formatted(request: Request, body: TranslateRequest) -> Respo
         raise ServiceError(422, f"{name}: for single sentences, not with format = {body.format!r}")
     if body.n_best != 1:
         raise ServiceError(422, f"n_best: {body.n_best}; a text with format = {body.format!r} has one output")
-    documents = await documents_of(body.texts, body.format, "text")
+    documents = await documents_of(request, body.texts, body.format, "text")
     model, payload = await translation_payload(request, body.model_copy(update={"text": ""}))
     if not model.info["has_source"]:
         raise ServiceError(422, f"format: {body.format!r}; {model.name} continues prompts, which are no documents")
@@ -172,7 +172,7 @@ async def inspection_payload(
     """The model and what its worker is sent, for a text and its translation or a given target."""
     settings = settings_of(request)
     check_texts([body.text], settings, reads_arrays=True)
-    check_texts([body.target or ""], settings)
+    check_texts([body.target or ""], settings, "target")
     if len(body.target_ids or ()) > settings.max_output:
         limit = f"at most {settings.max_output:,} are accepted"
         raise ServiceError(422, f"target_ids: {len(body.target_ids or ()):,} tokens; {limit}")

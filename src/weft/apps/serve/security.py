@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,6 +54,8 @@ KEYLESS = ("/", "/docs", "/health", "/ready", "/api/service", "/api/openapi.json
 PROXY_HEADERS = ("forwarded", "via", "x-real-ip")
 STATUS_PATHS = ("/health", "/ready", "/metrics")
 """Paths that are answered whatever the load."""
+LINGER_SECONDS = 2.0
+"""Time in which a client that still sends may read why it was refused; what it sends is discarded."""
 MAX_HEADERS = 100
 """Header fields of a request."""
 log = logging.getLogger("weft.apps.serve")
@@ -201,6 +204,8 @@ class Guard:
         limit = self.settings.max_body
         too_large = ServiceError(413, f"the request has more than {limit:,} bytes, the limit")
         if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > limit:
+            if "expect" not in headers:  # else the client waits before it sends the body
+                await _discard(receive)
             raise too_large
         parts: list[bytes] = []
         size, more = 0, True
@@ -213,6 +218,7 @@ class Guard:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > limit:
+                        await _discard(receive)
                         raise too_large
                     active.receive(len(parts[-1]))
                     more = message.get("more_body", False)
@@ -220,6 +226,14 @@ class Guard:
             seconds = self.settings.body_timeout
             raise ServiceError(408, f"the request did not arrive within {seconds:g} seconds") from None
         return b"".join(parts)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read what is left of a body that is refused, for a while: closed at once, a connection may lose the answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
 
 
 def head_too_large(limit: int) -> str:

@@ -67,6 +67,9 @@ class ServeSettings(Settings):
     max_body: Count = Field(2_000_000, description="bytes of a request")
     max_lines: Count = Field(1_000, description="texts of a request")
     max_characters: Count = Field(5_000, description="characters of a text")
+    max_document: Count = Field(
+        200_000, description="characters of the documents of a request, or of its texts of several sentences"
+    )
     max_beam: Count = Field(64, description="the largest search.size")
     max_n_best: Count = Field(64, description="outputs for each text")
     max_samples: Count = Field(128, description="the largest search.samples")
@@ -124,6 +127,7 @@ class ServeSettings(Settings):
             "body_bytes": self.max_body,
             "lines": self.max_lines,
             "characters": self.max_characters,
+            "document_characters": self.max_document,
             "beam": self.max_beam,
             "n_best": self.max_n_best,
             "samples": self.max_samples,

@@ -32,7 +32,7 @@ SHORT = 0.05
 """Seconds below which the time of an operation is mostly overhead."""
 KEPT_SPEEDS = 8
 NICENESS = 10
-"""Priority of the threads of long operations: the short ones beside them go first."""
+"""By how much the priority of the threads of long operations is lower: the short ones beside them go first."""
 
 
 class Cancellation(TorchFunctionMode):
@@ -81,7 +81,8 @@ class Speeds:
 def lower_priority() -> None:
     """Let the other threads of this process go first."""
     with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, min(os.getpriority(os.PRIO_PROCESS, thread) + NICENESS, 19))
 
 
 def model_shape(translator: Translator) -> ModelShape:
@@ -119,18 +120,18 @@ def operation_lengths(
 
 
 def _lengths(translator: Translator, payload: dict[str, Any], text: str, target: str | None) -> Lengths:
-    search, (source, places) = payload.get("search", {}), source_size(translator, text)
+    search, (source, pixels) = payload.get("search", {}), source_size(translator, text)
     if target is not None:
         rows = len(translator.encode_target(target, text)) + 1
-        return Lengths(source, rows, rows, places)
+        return Lengths(source, rows, rows, pixels)
     if payload.get("target_ids") is not None:
         rows = len(payload["target_ids"]) + 1
-        return Lengths(source, rows, rows, places)
+        return Lengths(source, rows, rows, pixels)
     prefix = len(payload.get("prefix_ids") or ()) or len(translator.encode_target(payload.get("prefix") or "", text))
-    read = max(source, places)  # limits on lengths count the bytes of an array
+    read = max(source, pixels)  # limits on lengths count the bytes of an array
     longest = max(longest_output(translator, read, search), prefix)
     expected = max(source, prefix, search.get("min_length") or 0, int((search.get("min_ratio") or 0.0) * read))
-    return Lengths(source, longest, min(expected, longest), places)
+    return Lengths(source, longest, min(expected, longest), pixels)
 
 
 def longest_output(translator: Translator, source: int, search: dict[str, Any]) -> int:
@@ -142,7 +143,7 @@ def longest_output(translator: Translator, source: int, search: dict[str, Any]) 
 
 
 def source_size(translator: Translator, text: str) -> tuple[int, int]:
-    """The tokens of a source; of a language model, those of the prompt. Of an array, its states and its places."""
+    """The tokens of a source; of a language model, those of the prompt. Of an array, its states and its pixels."""
     if translator.source_role == "none":
         return len(translator.tokenizers.target.encode(text)), 0
     ids = translator.encoded_source(text)[1].ids
@@ -156,7 +157,7 @@ def source_size(translator: Translator, text: str) -> tuple[int, int]:
 def stem_costs(stem: StemSettings) -> tuple[float, float]:
     """Numbers that a stem keeps at a time, and multiplications, for each place of an array.
 
-    A stage that leaves a share a of the places, of C channels, has 6 a C numbers beside its input, and k C (C' + 2 b C)
+    A stage that leaves a share a of the pixels, of C channels, has 6 a C numbers beside its input, and k C (C' + 2 b C)
     multiplications for each place that is left: k is the size of the kernel, C' the channels before, b the blocks.
     """
     if stem.kind == "none":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from weft.apps.serve.errors import ServiceError
@@ -17,7 +19,21 @@ STOP_SECONDS = 5.0
 MISSED_PINGS = 3
 """Intervals without an answer to a ping after which a worker counts as hung; an event loop that stalls, and reads no
 answers meanwhile, adds one interval at most."""
+BUSY_PINGS = 12
+"""Intervals for a worker that is computing: on an overloaded machine its answer may be late, and a worker that is
+stopped computes nothing."""
+BUSY_SHARE = 0.02
+"""Part of a core that a worker uses at least while it computes."""
 EventHandler = Callable[[str, bytes], None]
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a process; 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 class WorkerEndedError(Exception):
@@ -70,21 +86,24 @@ class WorkerProcess:
 
     async def _heartbeat(self) -> None:
         """Kill the process if it does not answer pings; while it loads for the first time, imports may block it."""
-        missed = 0
+        missed, interval, used = 0, self.hang_timeout / (MISSED_PINGS + 1), 0.0
         while True:
-            await asyncio.sleep(self.hang_timeout / (MISSED_PINGS + 1))
+            await asyncio.sleep(interval)
             if not self.is_loaded:
                 continue
+            assert self.process is not None
+            before, used = used, cpu_seconds(self.process.pid)
             if self.has_answered_ping:
                 missed, self.has_answered_ping = 0, False
                 self._write(encode_message({"op": "ping"}))
                 continue
             missed += 1
-            if missed == MISSED_PINGS:
+            computes = used - before > BUSY_SHARE * interval
+            if missed >= (BUSY_PINGS if computes else MISSED_PINGS):
                 self.is_hung = True
-                assert self.process is not None
                 with suppress(ProcessLookupError):
                     self.process.kill()
+                return
 
     def _receive(self, message: Message) -> None:
         number, event = message.header.get("id"), message.header.get("event")

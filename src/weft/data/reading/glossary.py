@@ -181,21 +181,29 @@ class Glossary:
         terms: list[LocatedTerm] = []
         start = 0
         while start < len(units):
-            longest = min(self._longest.get(folded[start], 0), len(units) - start)
-            for length in range(longest, 0, -1):
-                key = " ".join(folded[start : start + length])
-                surface = [unit[0] for unit in units[start : start + length]]
-                entries = [entry for entry in self._entries.get(key, ()) if entry.exact in (None, " ".join(surface))]
-                if entries:
-                    end = units[start + length - 1].end()
-                    kept = source[units[start].start() : end]
-                    targets = dict.fromkeys(target for entry in entries for target in entry.targets or (kept,))
-                    terms.append(LocatedTerm(end, tuple(targets)))
-                    start += length
-                    break
-            else:
-                start += 1
+            entries, following = self._longest_term(units, folded, start)
+            if entries:
+                end = units[following - 1].end()
+                kept = source[units[start].start() : end]
+                targets = dict.fromkeys(target for entry in entries for target in entry.targets or (kept,))
+                terms.append(LocatedTerm(end, tuple(targets)))
+            start = max(following, start + 1)
         return terms
+
+    def _longest_term(
+        self, units: Sequence[re.Match[str]], folded: Sequence[str], start: int
+    ) -> tuple[list[_Entry], int]:
+        """The entries of the longest term that begins at a word of a source, and the word after it; none if there is
+        no such term."""
+        best: list[_Entry] = []
+        following, key = start, ""
+        for end in range(start + 1, min(start + self._longest.get(folded[start], 0), len(units)) + 1):
+            key = f"{key} {folded[end - 1]}" if key else folded[start]
+            if key in self._entries:
+                surface = " ".join(unit[0] for unit in units[start:end])
+                if entries := [entry for entry in self._entries[key] if entry.exact in (None, surface)]:
+                    best, following = entries, end
+        return best, following
 
 
 def _rows(lines: Iterable[str]) -> Iterable[tuple[int, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from weft.translation.inputs import describe
 if TYPE_CHECKING:
     from weft.search.loop import StepObserver
 
+Value = TypeVar("Value")
 OBSERVED_CANDIDATES = 100
 """Candidates of a step of greedy search or sampling that an observer sees."""
 COMPLETION_LENGTH = 100
@@ -91,15 +92,13 @@ class TranslationRequest:
         """The request for some of the sources."""
         indices = rows if isinstance(rows, np.ndarray) else list(rows)
         sources = self.sources
-        by_text: dict[str, Any] = {
-            name: [values[row] for row in indices] for name in FIELDS_BY_TEXT if (values := getattr(self, name))
-        }
+        by_text: dict[str, Any] = {name: _of_rows(getattr(self, name), indices) for name in FIELDS_BY_TEXT}
         return replace(
             self,
             observer=None if self.observer is None else _RowsObserver(self.observer, [int(row) for row in indices]),
             **by_text,
-            sources=sources.select(indices) if isinstance(sources, IdRows) else [sources[row] for row in indices],
-            decoders=[self.decoders[row] for row in indices] if self.decoders else (),
+            sources=sources.select(indices) if isinstance(sources, IdRows) else _of_rows(sources, indices),
+            decoders=_of_rows(self.decoders, indices),
         )
 
     def max_lengths(self, model: Model) -> list[int]:
@@ -170,6 +169,11 @@ def as_count(value: Any, name: str) -> int:
     if (number := value.__index__()) < 1:
         raise SearchError(f"{name}: {number} was given, expected at least 1")
     return int(number)
+
+
+def _of_rows(values: Sequence[Value], rows: Iterable[int]) -> Sequence[Value]:
+    """The values of some of the sources; none if there are none."""
+    return [values[row] for row in rows] if len(values) else ()
 
 
 class _RowsObserver:
