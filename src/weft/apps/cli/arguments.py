@@ -115,6 +115,10 @@ Source = Annotated[
 Target = Annotated[
     str | None, typer.Option("--target", metavar="FILE|COLUMN", help="A file of targets, or a column of PAIRS.")
 ]
+PairsOrSources = Annotated[str, typer.Argument(metavar="PAIRS", help="A TSV file of pairs, or a file of sources.")]
+TargetsFile = Annotated[
+    str | None, typer.Argument(metavar="TARGETS", help="A file of targets, if PAIRS has sources only.")
+]
 Like = Annotated[str | None, typer.Option("--like", metavar="RECIPE", help="Take the settings of this recipe.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N pairs.")]
 Samples = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.apps.cli.arguments import AcceptNewData, Changes, Json, Source, Target
+from weft.apps.cli.arguments import AcceptNewData, Changes, Json, Source, Target, TargetsFile
 from weft.apps.cli.commands.data_clean import clean_command
 from weft.apps.cli.commands.data_show import ascii_only, show_command, width
 from weft.apps.cli.commands.data_terms import terms_command
@@ -98,9 +98,7 @@ def recommend_command(
         str | None,
         typer.Argument(metavar="PAIRS", help="A file of pairs, or a folder; - is standard input.", show_default=False),
     ] = None,
-    targets: Annotated[
-        str | None, typer.Argument(metavar="TARGETS", help="A file of targets, if PAIRS has sources only.")
-    ] = None,
+    targets: TargetsFile = None,
     source: Source = None,
     target: Target = None,
     minutes: Annotated[

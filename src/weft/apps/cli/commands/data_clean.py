@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.apps.cli.arguments import Json, check_output
+from weft.apps.cli.arguments import Json, PairsOrSources, TargetsFile, check_output
 from weft.errors import DataError, plural
 from weft.files import save_text
 from weft.runtime.activity import activity
@@ -27,10 +27,8 @@ COLUMNS = ("number", "suspicion", "kind", "reason", "source", "target")
 
 
 def clean_command(
-    pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="A TSV file of pairs, or a file of sources.")],
-    targets: Annotated[
-        str | None, typer.Argument(metavar="TARGETS", help="A file of targets, if PAIRS has sources only.")
-    ] = None,
+    pairs: PairsOrSources,
+    targets: TargetsFile = None,
     drop: Annotated[
         str | None, typer.Option("--drop", metavar="SHARE", help="Drop the most suspicious pairs, e.g. 5%.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.apps.cli.arguments import check_output
+from weft.apps.cli.arguments import PairsOrSources, TargetsFile, check_output
 from weft.apps.cli.commands.data_clean import read_all_pairs
 from weft.errors import DataError, plural
 from weft.files import save_text
@@ -15,10 +15,8 @@ from weft.runtime.activity import activity
 
 
 def terms_command(
-    pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="A TSV file of pairs, or a file of sources.")],
-    targets: Annotated[
-        str | None, typer.Argument(metavar="TARGETS", help="A file of targets, if PAIRS has sources only.")
-    ] = None,
+    pairs: PairsOrSources,
+    targets: TargetsFile = None,
     min_count: Annotated[
         int,
         typer.Option("--min-count", min=1, help="How often a word is translated as a variant, at least."),
