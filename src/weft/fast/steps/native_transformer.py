@@ -12,7 +12,7 @@ state of a hypothesis is the places of its own tokens there.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,7 @@ from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.fast.cpu import compiled
-from weft.fast.cpu.compiled import Linear, Norm, few_rows_linear, pointer
+from weft.fast.cpu.compiled import Linear, Norm, check_memory, few_rows_linear, pointer
 from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.quantization import Int8Output
 from weft.models.interface import StepOutput
@@ -44,6 +44,8 @@ from weft.search.sampling import greedy_search
 
 MAX_ROWS = 16
 """The most hypotheses: products of more rows are bound by arithmetic, at which PyTorch's are better."""
+MAX_POOL_FLOATS = 2**24
+"""The most floats that a greedy search in one call allocates for keys and values, before its first token."""
 FIRST_CAPACITY = 32
 """Tokens that the pool has room for at least; it doubles when it is full."""
 _ACTIVATIONS = {
@@ -110,27 +112,57 @@ def native_or_sentence_steps(
 
 def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool) -> NativeSteps | None:
     """The steps of one sentence with ``rows`` hypotheses; None where this module has none."""
-    decoder, keys_BHSD = cast(TransformerDecoder, model.decoder), memory.layers[0].keys
-    if len(keys_BHSD) != 1 or not keys_BHSD.shape[2] or rows > MAX_ROWS or keys_BHSD.dtype != torch.float32:
+    decoder = cast(TransformerDecoder, model.decoder)
+    if compiled.loaded is None or rows > MAX_ROWS or decoder.training or torch.is_grad_enabled():
         return None
-    if keys_BHSD.device.type != "cpu" or decoder.training or torch.is_grad_enabled():
+    if not (_is_covered(decoder.stack) and _is_covered_memory(memory) and _is_native_output(model.output)):
         return None
-    if compiled.loaded is None or not _is_covered(decoder.stack) or not _is_native_output(model.output):
+    if not _are_floats(model.target_embedding.weight_VE):
         return None
-    return NativeSteps(model, decoder, memory, return_attention=return_attention)
+    steps = NativeSteps(model, decoder, memory, return_attention=return_attention)
+    return steps if steps.has_equal_layers() else None
+
+
+def _are_floats(*tensors: Tensor | None) -> bool:
+    """Whether C can read all of them."""
+    return all(
+        tensor is None or (tensor.dtype == torch.float32 and tensor.is_cpu and tensor.is_contiguous())
+        for tensor in tensors
+    )
+
+
+def _is_covered_memory(memory: TransformerMemory) -> bool:
+    """Whether it is one sentence, which is not empty, with one mask for all heads."""
+    keys_BHSD = memory.layers[0].keys
+    sources, _, length, _ = keys_BHSD.shape
+    return (
+        sources == 1
+        and length > 0
+        and memory.mask_B11S.shape == (1, 1, 1, length)
+        and all(part.shape == keys_BHSD.shape for layer in memory.layers for part in layer)
+        and all(
+            part.dtype == torch.float32 and part.is_cpu
+            for part in (memory.mask_B11S, *(part for layer in memory.layers for part in layer))
+        )
+    )
 
 
 def _is_covered(stack: TransformerStack) -> bool:
-    """Whether every layer has both attentions, with softmax, and a feed-forward network, of maps that C can read."""
-    return not torch.is_autocast_enabled("cpu") and all(
-        type(layer.self_attention) is SelfAttention
-        and type(layer.cross_attention) is CrossAttention
-        and layer.feed_forward is not None
-        and layer.self_attention.normalize is softmax  # edited weights need their own axes
-        and layer.cross_attention.normalize is softmax
-        and layer.feed_forward.activation in _ACTIVATIONS
-        and all(map(_is_native, _maps(layer)))
-        for layer in stack.layers
+    """Whether every layer has both attentions, with softmax, and a feed-forward network, of modules that C can read."""
+    return (
+        not torch.is_autocast_enabled("cpu")
+        and (stack.final_norm is None or _is_native_norm(stack.final_norm))
+        and all(
+            type(layer.self_attention) is SelfAttention
+            and type(layer.cross_attention) is CrossAttention
+            and layer.feed_forward is not None
+            and layer.self_attention.normalize is softmax  # edited weights need their own axes
+            and layer.cross_attention.normalize is softmax
+            and layer.feed_forward.activation in _ACTIVATIONS
+            and all(map(_is_native, _maps(layer)))
+            and all(map(_is_native_norm, _norms(layer)))
+            for layer in stack.layers
+        )
     )
 
 
@@ -140,11 +172,32 @@ def _maps(layer: TransformerLayer) -> list[nn.Module]:
     return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
 
 
+def _norms(layer: TransformerLayer) -> list[nn.Module]:
+    residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
+    return [residual.norm for residual in residuals]
+
+
+def _is_observed(module: nn.Module) -> bool:
+    """Whether the calls of a module are observed or changed by hooks."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
 def _is_native(linear: nn.Module) -> bool:
     """Whether C can read a map: a matrix and a bias in fp32 or in 8-bit integers, without adapters."""
+    if _is_observed(linear):
+        return False
     if type(linear) is Int8Linear:
         return True
-    return type(linear) is nn.Linear and linear.weight.dtype == torch.float32 and linear.weight.is_contiguous()
+    return type(linear) is nn.Linear and _are_floats(linear.weight, linear.bias)
+
+
+def _is_native_norm(norm: nn.Module) -> bool:
+    """Whether C can read a norm: with weights, and a layer norm also with biases."""
+    if _is_observed(norm):
+        return False
+    if type(norm) is nn.LayerNorm:
+        return norm.weight is not None and norm.bias is not None and _are_floats(norm.weight, norm.bias)
+    return type(norm) is nn.RMSNorm and norm.weight is not None and _are_floats(norm.weight)
 
 
 def native_map(linear: nn.Module) -> Linear:
@@ -156,11 +209,15 @@ def native_map(linear: nn.Module) -> Linear:
 
 
 def _is_native_output(output: Output) -> bool:
-    return isinstance(output, Int8Output) or (
-        type(output).scores is Output.scores
-        and output.weight_VD.dtype == torch.float32
-        and output.weight_VD.is_contiguous()
-    )
+    if _is_observed(output):
+        return False
+    if type(output) is Int8Output:
+        return not _is_observed(output.linear)
+    return type(output).scores is Output.scores and _are_floats(output.weight_VD, output.bias_V)
+
+
+def _weights(modules: Iterable[nn.Module]) -> list[Tensor]:
+    return [weights.detach() for module in modules for weights in module._parameters.values() if weights is not None]
 
 
 class NativeSteps:
@@ -174,7 +231,7 @@ class NativeSteps:
     ) -> None:
         stack = decoder.stack
         self.model, self.decoder, self.stack, self.settings = model, decoder, stack, stack.settings
-        self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE, stack.embedding_scale
+        self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE.detach(), stack.embedding_scale
         self.sinusoids_PD = stack.positions.table.values_PD if isinstance(stack.positions, Sinusoidal) else None
         self.logits = model.output.logits
         self.output = _output_map(model.output)
@@ -183,8 +240,8 @@ class NativeSteps:
         self.stored = 0
         """The number of tokens in the pool."""
         attention = stack.layers[0].self_attention
-        self.kept: list[Tensor] = [memory.mask_B11S.contiguous()]
-        """Tensors that C reads, and that nothing else keeps alive."""
+        self.kept: list[Tensor] = [memory.mask_B11S.contiguous(), *_weights([model.output])]
+        """Tensors that C reads: they stay alive if the model is moved, or gets other weights, during the search."""
         self.layers = (_Layer * len(stack.layers))(
             *(self._layer(layer, *source) for layer, source in zip(stack.layers, memory.layers, strict=True))
         )
@@ -205,7 +262,10 @@ class NativeSteps:
             is_pre_norm=stack.final_norm is not None,
             source=memory.layers[0].keys.shape[2],
         )
+        self.source_shape = memory.layers[0].keys.shape
         self.entry = (attention.heads + 2 * attention.kv_heads) * attention.head_width
+        if stack.final_norm is not None:
+            self.kept += _weights([stack.final_norm])
         self.pool_LPE = torch.empty(len(stack.layers), 0, self.entry)
         self.positions = 0
         """Positions that the tables of rotations and biases have."""
@@ -213,10 +273,41 @@ class NativeSteps:
     def _layer(self, layer: TransformerLayer, keys_1HSD: Tensor, values_1HSD: Tensor) -> _Layer:
         keys, values = keys_1HSD.contiguous(), values_1HSD.contiguous()
         self.kept += [keys, values]
-        residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
-        norms = (Norm * 3)(*(Norm.of(residual.norm) for residual in residuals))
-        maps = map(native_map, _maps(layer))
-        return _Layer(norms, *maps, None, pointer(keys), pointer(values), None, None)
+        norms = (Norm * 3)(*map(Norm.of, _norms(layer)))
+        maps = _maps(layer)
+        self.kept += _weights([*maps, *_norms(layer)])
+        return _Layer(norms, *map(native_map, maps), None, pointer(keys), pointer(values), None, None)
+
+    def has_equal_layers(self) -> bool:
+        """Whether all layers have the sizes that C takes for those of all of them."""
+        c, queries = self.c, self.c.heads * self.c.head_width
+        wide = 2 * c.inner if c.activation >= 16 else c.inner
+        expected = [
+            (c.width, self.entry), (queries, c.width), (c.width, queries), (queries, c.width),
+            (c.width, wide), (c.inner, c.width),
+        ]  # fmt: skip
+        attentions = [one for layer in self.stack.layers for one in (layer.self_attention, layer.cross_attention)]
+        return (
+            all(
+                [
+                    (one.inputs, one.outputs)
+                    for one in (
+                        layer.query_key_value,
+                        layer.output,
+                        layer.query,
+                        layer.source_output,
+                        layer.linear1,
+                        layer.linear2,
+                    )
+                ]
+                == expected
+                for layer in self.layers
+            )
+            and {(one.heads, one.kv_heads, one.head_width) for one in attentions if one is not None}
+            == {(c.heads, c.kv_heads, c.head_width)}
+            and self.source_shape == (1, c.kv_heads, c.source, c.head_width)
+            and self.settings.head_width == c.head_width
+        )
 
     def start(self, memory: TransformerMemory) -> Tensor:
         return torch.zeros(1, 0, dtype=torch.int64)
@@ -229,8 +320,10 @@ class NativeSteps:
         self._reserve_positions(time + 1)
         weights_LRHS = self._keep_weights(rows) if self.return_attention else None
         self.c.threads = torch.get_num_threads()
-        self.native.weft_transformer_step(
-            ctypes.byref(self.c), stream_RD.data_ptr(), rows, time, self.stored, places_RT.data_ptr()
+        check_memory(
+            self.native.weft_transformer_step(
+                ctypes.byref(self.c), pointer(stream_RD), rows, time, self.stored, pointer(places_RT)
+            )
         )
         self.stored += rows
         readout = self.decoder.readout
@@ -293,6 +386,13 @@ class NativeSteps:
         is_plain = isinstance(stack.input_projection, nn.Identity) and isinstance(self.decoder.readout, nn.Identity)
         if not is_plain or stack.embedding_norm is not None or type(output) not in (Output, Int8Output):
             return None
+        vocabulary = len(self.embedding_VE)
+        if self.output.outputs > vocabulary or not 0 <= begin < vocabulary or longest < 1:
+            return None
+        if longest * len(self.layers) * self.entry > MAX_POOL_FLOATS:
+            return None
+        if stack.max_positions is not None and longest > stack.max_positions:
+            return None
         if isinstance(output, Int8Output) and output.loss != Output.loss:
             return None
         positions_PD = None
@@ -311,8 +411,10 @@ class NativeSteps:
         )
         tokens_T, log_probs_T = torch.empty(longest, dtype=torch.int64), torch.empty(longest)
         self.c.threads = torch.get_num_threads()
-        count = self.native.weft_transformer_greedy(
-            ctypes.byref(self.c), ctypes.byref(search), tokens_T.data_ptr(), log_probs_T.data_ptr()
+        count = check_memory(
+            self.native.weft_transformer_greedy(
+                ctypes.byref(self.c), ctypes.byref(search), pointer(tokens_T), pointer(log_probs_T)
+            )
         )
         return tokens_T[:count], log_probs_T[:count]
 
@@ -345,6 +447,8 @@ def native_greedy_search(
         if output is None:
             return plain(model, request, ranking)
         tokens_T, log_probs_T = output
+        if not log_probs_T.isfinite().all():  # logits that are not numbers: what follows from them is left to PyTorch
+            return plain(model, request, ranking)
         lengths_1 = np.array([len(tokens_T)])
         limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
         if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):
