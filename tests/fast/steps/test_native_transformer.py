@@ -9,14 +9,11 @@ import pytest
 import torch
 
 from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
-from weft.attention.multihead import KeysValues
 from weft.fast.cpu import compiled
 from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, is_native_greedy, native_steps
 from weft.fast.steps.one_sentence_transformer import SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
-from weft.models.lora import add_adapters
 from weft.ragged import Ragged
-from weft.recipe.training import LoraSettings
 from weft.runtime.replaceable import plain_only
 from weft.search.beam import BeamOptions, beam_search
 from weft.search.constraints import NoLoops
@@ -182,82 +179,6 @@ def test_beams_larger_than_the_vocabulary() -> None:
         *(beam_search(one, request_of(model), options)[0] for one in (model, PlainSteps(model))), strict=True
     ):
         assert ours.tokens == theirs.tokens
-
-
-def _with_hook(model: Any) -> None:
-    model.decoder.stack.layers[1].feed_forward.linear2.register_forward_hook(lambda *_: None)
-
-
-def _with_output_hook(model: Any) -> None:
-    model.output.register_forward_pre_hook(lambda *_: None)
-
-
-def _with_adapters(model: Any) -> None:
-    add_adapters(model, LoraSettings(rank=2), seed=1)
-    model.eval()
-
-
-def _with_narrow_layer(model: Any) -> None:
-    network = model.decoder.stack.layers[1].feed_forward
-    network.linear1, network.linear2 = torch.nn.Linear(12, 5), torch.nn.Linear(5, 12)
-
-
-def _with_half_embedding(model: Any) -> None:
-    model.target_embedding.bfloat16()
-
-
-def _with_double_norm(model: Any) -> None:
-    model.decoder.stack.final_norm.double()
-
-
-def _with_norm_without_weights(model: Any) -> None:
-    model.decoder.stack.layers[0].feed_forward_residual.norm = torch.nn.LayerNorm(12, elementwise_affine=False)
-
-
-def _with_strided_weights(model: Any) -> None:
-    linear = model.decoder.stack.layers[0].cross_attention.query
-    linear.weight = torch.nn.Parameter(torch.randn(12, 24)[:, ::2])
-
-
-def _with_parametrization(model: Any) -> None:
-    torch.nn.utils.parametrizations.weight_norm(model.decoder.stack.layers[0].feed_forward.linear1)
-
-
-def _in_training(model: Any) -> None:
-    model.train()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        _with_hook, _with_output_hook, _with_adapters, _with_narrow_layer, _with_half_embedding, _with_double_norm,
-        _with_norm_without_weights, _with_strided_weights, _with_parametrization, _in_training,
-    ],
-)  # fmt: skip
-@torch.no_grad()
-def test_changed_models_are_refused(change: Any) -> None:
-    model = model_of([])
-    memory = model.encode(Ragged.of(SOURCE))
-    assert steps_of(model, memory, 1) is not None
-    change(model)
-    assert steps_of(model, memory, 1) is None
-
-
-@torch.no_grad()
-def test_memories_that_are_refused() -> None:
-    model = model_of([])
-    memory = model.encode(Ragged.of(SOURCE))
-    (keys, values), *others = memory.layers
-    for other in (
-        memory._replace(mask_B11S=memory.mask_B11S.expand(1, 2, 1, -1)),
-        memory._replace(mask_B11S=memory.mask_B11S.double()),
-        memory._replace(mask_B11S=memory.mask_B11S[..., :-1]),
-        memory._replace(layers=(KeysValues(keys, values[:, :, :-1]), *others)),
-        memory._replace(layers=(KeysValues(keys, values.double()), *others)),
-        memory._replace(layers=tuple(KeysValues(*(part[:, :1] for part in layer)) for layer in memory.layers)),
-        memory._replace(layers=tuple(KeysValues(*(part[:, :, :0] for part in layer)) for layer in memory.layers)),
-    ):
-        assert steps_of(model, other, 1) is None
 
 
 @torch.no_grad()

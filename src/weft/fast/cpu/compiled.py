@@ -116,7 +116,7 @@ def few_rows_linear(inputs_RD: Tensor, linear: Linear) -> Tensor:
 
 
 def check_memory(result: int) -> int:
-    """What a function has returned: −1 if there was no memory."""
+    """The result of a function of C; MemoryError if it is −1."""
     if result < 0:
         raise MemoryError("no memory for a search step")
     return result

@@ -19,19 +19,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.attention.multihead import CrossAttention, SelfAttention
-from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.fast.cpu import compiled
 from weft.fast.cpu.compiled import Linear, Norm, check_memory, few_rows_linear, pointer
 from weft.fast.cpu.int8 import Int8Linear
+from weft.fast.steps.native_coverage import (
+    ACTIVATION_NUMBERS,
+    are_floats,
+    is_covered_memory,
+    is_covered_stack,
+    is_native_output,
+    maps_of,
+    norms_of,
+)
 from weft.fast.steps.quantization import Int8Output
 from weft.models.interface import StepOutput
 from weft.models.layers import Output
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import ACTIVATIONS, TransformerLayer, TransformerStack
+from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
 from weft.runtime.replaceable import plain_of
 from weft.search.constraints import NoLoops
@@ -48,13 +55,6 @@ MAX_POOL_FLOATS = 2**24
 """The most floats that a greedy search in one call allocates for keys and values, before its first token."""
 FIRST_CAPACITY = 32
 """Tokens that the pool has room for at least; it doubles when it is full."""
-_ACTIVATIONS = {
-    ACTIVATIONS[name]: kind
-    for name, kind in {
-        "relu": 0, "gelu": 1, "gelu_tanh": 2, "silu": 3, "swiglu": 19, "geglu": 17, "geglu_tanh": 18
-    }.items()
-}  # fmt: skip
-"""Numbers of the activations in native/transformer.c: 16 more where they are gated."""
 
 
 class _Layer(ctypes.Structure):
@@ -115,89 +115,12 @@ def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return
     decoder = cast(TransformerDecoder, model.decoder)
     if compiled.loaded is None or rows > MAX_ROWS or decoder.training or torch.is_grad_enabled():
         return None
-    if not (_is_covered(decoder.stack) and _is_covered_memory(memory) and _is_native_output(model.output)):
+    if not (is_covered_stack(decoder.stack) and is_covered_memory(memory) and is_native_output(model.output)):
         return None
-    if not _are_floats(model.target_embedding.weight_VE):
+    if not are_floats(model.target_embedding.weight_VE):
         return None
     steps = NativeSteps(model, decoder, memory, return_attention=return_attention)
     return steps if steps.has_equal_layers() else None
-
-
-def _are_floats(*tensors: Tensor | None) -> bool:
-    """Whether C can read all of them."""
-    return all(
-        tensor is None or (tensor.dtype == torch.float32 and tensor.is_cpu and tensor.is_contiguous())
-        for tensor in tensors
-    )
-
-
-def _is_covered_memory(memory: TransformerMemory) -> bool:
-    """Whether it is one sentence, which is not empty, with one mask for all heads."""
-    keys_BHSD = memory.layers[0].keys
-    sources, _, length, _ = keys_BHSD.shape
-    return (
-        sources == 1
-        and length > 0
-        and memory.mask_B11S.shape == (1, 1, 1, length)
-        and all(part.shape == keys_BHSD.shape for layer in memory.layers for part in layer)
-        and all(
-            part.dtype == torch.float32 and part.is_cpu
-            for part in (memory.mask_B11S, *(part for layer in memory.layers for part in layer))
-        )
-    )
-
-
-def _is_covered(stack: TransformerStack) -> bool:
-    """Whether every layer has both attentions, with softmax, and a feed-forward network, of modules that C can read."""
-    return (
-        not torch.is_autocast_enabled("cpu")
-        and (stack.final_norm is None or _is_native_norm(stack.final_norm))
-        and all(
-            type(layer.self_attention) is SelfAttention
-            and type(layer.cross_attention) is CrossAttention
-            and layer.feed_forward is not None
-            and layer.self_attention.normalize is softmax  # edited weights need their own axes
-            and layer.cross_attention.normalize is softmax
-            and layer.feed_forward.activation in _ACTIVATIONS
-            and all(map(_is_native, _maps(layer)))
-            and all(map(_is_native_norm, _norms(layer)))
-            for layer in stack.layers
-        )
-    )
-
-
-def _maps(layer: TransformerLayer) -> list[nn.Module]:
-    own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
-    assert cross is not None and network is not None
-    return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
-
-
-def _norms(layer: TransformerLayer) -> list[nn.Module]:
-    residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
-    return [residual.norm for residual in residuals]
-
-
-def _is_observed(module: nn.Module) -> bool:
-    """Whether the calls of a module are observed or changed by hooks."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
-
-
-def _is_native(linear: nn.Module) -> bool:
-    """Whether C can read a map: a matrix and a bias in fp32 or in 8-bit integers, without adapters."""
-    if _is_observed(linear):
-        return False
-    if type(linear) is Int8Linear:
-        return True
-    return type(linear) is nn.Linear and _are_floats(linear.weight, linear.bias)
-
-
-def _is_native_norm(norm: nn.Module) -> bool:
-    """Whether C can read a norm: with weights, and a layer norm also with biases."""
-    if _is_observed(norm):
-        return False
-    if type(norm) is nn.LayerNorm:
-        return norm.weight is not None and norm.bias is not None and _are_floats(norm.weight, norm.bias)
-    return type(norm) is nn.RMSNorm and norm.weight is not None and _are_floats(norm.weight)
 
 
 def native_map(linear: nn.Module) -> Linear:
@@ -206,14 +129,6 @@ def native_map(linear: nn.Module) -> Linear:
         return linear.native_map()
     assert isinstance(linear, nn.Linear)
     return Linear.of(linear.weight, linear.bias)
-
-
-def _is_native_output(output: Output) -> bool:
-    if _is_observed(output):
-        return False
-    if type(output) is Int8Output:
-        return not _is_observed(output.linear)
-    return type(output).scores is Output.scores and _are_floats(output.weight_VD, output.bias_V)
 
 
 def _weights(modules: Iterable[nn.Module]) -> list[Tensor]:
@@ -247,7 +162,7 @@ class NativeSteps:
         )
         network = stack.layers[0].feed_forward
         assert network is not None
-        activation = _ACTIVATIONS[network.activation]
+        activation = ACTIVATION_NUMBERS[network.activation]
         self.c = _Decoder(
             layers=ctypes.addressof(self.layers),
             mask=pointer(self.kept[0]),
@@ -273,9 +188,9 @@ class NativeSteps:
     def _layer(self, layer: TransformerLayer, keys_1HSD: Tensor, values_1HSD: Tensor) -> _Layer:
         keys, values = keys_1HSD.contiguous(), values_1HSD.contiguous()
         self.kept += [keys, values]
-        norms = (Norm * 3)(*map(Norm.of, _norms(layer)))
-        maps = _maps(layer)
-        self.kept += _weights([*maps, *_norms(layer)])
+        norms = (Norm * 3)(*map(Norm.of, norms_of(layer)))
+        maps = maps_of(layer)
+        self.kept += _weights([*maps, *norms_of(layer)])
         return _Layer(norms, *map(native_map, maps), None, pointer(keys), pointer(values), None, None)
 
     def has_equal_layers(self) -> bool:
