@@ -266,6 +266,7 @@ ELSEWHERE = {
     "model.sources.encoders": "tests/models/test_source_columns.py",
     "model.sources.attention": "tests/models/test_source_columns.py",
     "serve.examples": "tests/data/preparation/test_corpora_examples.py",
+    "serve.states": "changes no result: tests/pairs/test_state_index.py",
     "serve.source": "tests/apps/serve/test_libretranslate.py",
     "serve.target": "tests/apps/serve/test_libretranslate.py",
     "tokenizer.file": "tests/text/test_external.py",
@@ -289,6 +290,10 @@ ELSEWHERE = {
     "training.compile": "of hardware",
     "training.shard": "of several workers: tests/training/test_distributed.py",
     "data.outside": "tests/data/arrays/test_corpus.py",
+    **dict.fromkeys(
+        ("data.terms.file", "data.terms.share", "data.fuzzy.file", "data.fuzzy.min_similarity", "data.fuzzy.empty"),
+        "tests/training/test_train_terms_and_matches.py",
+    ),
     "tokenizer.channels": "tests/data/arrays/test_tokenizer.py",
     "tokenizer.height": "tests/data/arrays/test_tokenizer.py",
     "tokenizer.max_values": "tests/data/arrays/test_tokenizer.py",

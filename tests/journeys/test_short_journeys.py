@@ -25,6 +25,7 @@ def test_trained_loaded_and_used(name: str, tmp_path: Path, light_processes: Pro
     assert largest_difference([line["score"] for line in translated.json_lines], outputs) < 1e-4
     lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
     scored = light_processes.weft(tmp_path, "score", "run", "--json", stdin=lines)
+    assert scored.code == 0, scored.stderr
     assert largest_difference([line["log_probability"] for line in scored.json_lines], scores) < 1e-4
 
 

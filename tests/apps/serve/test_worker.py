@@ -233,7 +233,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Worker, Sen
     monkeypatch.setattr("weft.apps.serve.model_info.model_info", lambda translator: {"title": "made up"})
     sent = Sent()
     one = Worker(io.BytesIO(), sent)  # type: ignore[arg-type]
-    recipe = SimpleNamespace(serve=SimpleNamespace(examples=True))
+    recipe = SimpleNamespace(serve=SimpleNamespace(examples=True), tokenizer=SimpleNamespace(reads_arrays=False))
     engine = SimpleNamespace(name="torch")
     model: Any = SimpleNamespace(device=torch.device("cpu"), engine=engine, folder=tmp_path, recipe=recipe)
     monkeypatch.setattr(one, "_load", lambda: model)

@@ -77,6 +77,8 @@ class ArrayCorpus:
             return row
         if self.drawings is not None:
             return row._replace(source=f"{self.drawings}:{row.source}")
+        if row.source.partition(":")[0] in DRAWINGS:  # the source of an output of weft: translate --json, score
+            return row
         try:
             return row._replace(source=files.locate(row.source))
         except DataError as error:

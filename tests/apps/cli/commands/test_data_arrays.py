@@ -34,7 +34,8 @@ def test_sizes_missing_files_and_thumbnails(what: str, table: Path, command: Com
 
 def test_json(table: Path, command: Command) -> None:
     record = json.loads(command("data", "show", "train.tsv", "--json").stdout.splitlines()[0])
-    assert record["arrays"]["sampled"] == 30 and record["arrays"]["unreadable"] == 1
+    assert record["bad_rows"]["array"]["rows"] == 1
+    assert record["arrays"]["sampled"] == 29 and record["arrays"]["unreadable"] == 0
 
 
 def test_a_page(table: Path, command: Command) -> None:
