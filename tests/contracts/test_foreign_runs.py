@@ -187,7 +187,10 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     "tune": [(["tune", "RUN", "--minutes", "0.01", "--out", "out"], "…")],  # to tune a recipe is to ask for its data
     "distill": [
         (["distill", "RUN", "--out", "out"], REFUSED),
-        (["distill", "RUN", "--data", "in.tsv", "--method", "word", "--out", "out", *ONE_STEP], None),
+        (
+            ["distill", "RUN", "--data", "in.tsv", "--method", "word", "--out", "out", *ONE_STEP],
+            REFUSED,
+        ),  # its glossary
     ],
     "back-translate": [(["back-translate", "RUN", "in.txt", "--out", "back.tsv"], "…")],
     "data": [
