@@ -177,10 +177,19 @@ def _changes(changes):
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Tests keep out of the user's cache, and compile nothing in the background: tests of compiled code wait for it."""
+    """Tests keep out of the user's cache, and compile nothing in the background: tests of compiled code wait for it.
+
+    With ``WEFT_NATIVE=1`` all tests use the compiled kernels, which are compiled once, into a cache of their own.
+    """
+    from weft.fast.cpu import compiled
+
+    is_native = os.environ.get("WEFT_NATIVE") == "1"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WEFT_NATIVE", "0")
-        patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("WEFT_NATIVE", "1" if is_native else "0")
+        if not (is_native and os.environ.get("WEFT_CACHE")):
+            patch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        if is_native:
+            assert compiled.library(wait=True) is not None
         yield
 
 

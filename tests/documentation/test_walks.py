@@ -4,9 +4,11 @@ A ceiling is a little above the number that is reached. A change that passes it 
 new stand in a file that the walk enters anyway, or ask before entering a file whether it has anything to do.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import weft
 from fixtures.entered_files import entered_files
@@ -52,6 +54,15 @@ STACKS = {
     "recurrent": 'kind = "lstm"\nlayers = 1\nhidden = 16',
     "transformer": 'kind = "transformer"\nlayers = 1\nhidden = 16\nheads = 2\nfeed_forward = 32',
 }
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several threads would share an update (`weft.fast.updating.threaded_update`), which is one more file."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("kind", STACKS)

@@ -18,6 +18,7 @@ from fixtures.training_runs import (
 )
 from weft.data.pairs import Pair
 from weft.errors import CheckpointError, RecipeError
+from weft.recipe import load_recipe
 from weft.runs.weights import read_tensors
 from weft.training import train as training
 from weft.training import validation
@@ -135,6 +136,14 @@ class TestResuming:
         first, second = (contents(tmp_path / name)[0] for name in ("run", "whole"))
         assert first["model.safetensors"] == second["model.safetensors"]
 
+    def test_what_a_service_shows_may_change(self, tiny, tmp_path):
+        path = tmp_path / "run"
+        list(train(tiny({"training.steps": 2}), path))
+        changes = {"training.steps": 2, "serve.states": 3, "serve.source": "en", "serve.examples": False}
+        list(train(tiny(changes), path, resume=True))
+        serve = load_recipe(path / "recipe.toml").serve
+        assert (serve.states, serve.source, serve.examples) == (3, "en", False)
+
     def test_patience_may_be_raised(self, tiny, tmp_path, monkeypatch):
         scores = iter([5.0, 4.0, 3.0, 2.0, 1.0])
         monkeypatch.setattr(
@@ -157,6 +166,8 @@ class TestResuming:
             ("model.dropout", 0.4, "model"),
             ("training.batch_tokens", 32, "training"),
             ("training.optimizer", "sgd", "training"),
+            ("search.size", 3, "search"),
+            ("evaluation.metrics", ["chrf"], "evaluation"),
         ],
     )
     def test_other_settings_are_refused(self, tiny, finished, name, value, group):

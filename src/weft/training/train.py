@@ -362,20 +362,20 @@ def _update_folder(
 
 
 def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
-    """The recipe of the run that is resumed, with the `CHANGEABLE` settings of the given one; others must agree."""
+    """The recipe of the resumed run, with [serve] and the `CHANGEABLE` settings of the given one; others must agree."""
     saved = load_recipe(folder.check().recipe).accepting_new_data()  # `check_unchanged` compares them
     folder.check_no_links()
     changed = recipe.training.model_dump(include=set(CHANGEABLE))
-    resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed)})
+    resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed), "serve": recipe.serve})
     data_folder = str(Path(recipe.data.folder).resolve())
     given = recipe.model_copy(
         update={"name": saved.name, "data": recipe.data.model_copy(update={"folder": data_folder})}
     )
-    for section in ("seed", "data", "tokenizer", "model", "training"):
+    for section in ("seed", "data", "tokenizer", "model", "training", "search", "evaluation"):
         if getattr(given, section) != getattr(resumed, section):
             raise RecipeError(
                 f"{option('resume', True)}: {section} differs from {folder.recipe}; a resumed run keeps its own "
-                f"settings (only training.{', training.'.join(CHANGEABLE)} may change)"
+                f"settings (only [serve] and training.{', training.'.join(CHANGEABLE)} may change)"
             )
     return resumed
 

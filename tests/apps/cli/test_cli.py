@@ -135,6 +135,7 @@ BAD_ARGUMENTS = {
     "bench scale": ["aditon"],
     "bench scale --vary": ["addition", "--vary", "length"],
     "bench scale --at": ["addition", "--at", "batch=0"],
+    "bench scale --gpus": ["addition", "--gpus", "none"],
     "translate --engine": ["RUN", "--engine", "tensorflow"],
     "translate --precision": ["RUN", "--precision", "fp16"],
     "evaluate --engine": ["RUN", "--engine", "tensorflow"],

@@ -30,7 +30,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "recurrent": (
         RECURRENT | {"model.attention.score": "additive"},
         {"architecture": "recurrent", "positions": None, "copies": False, "editable": True, "attends": True,
-         "has_walk": True, "reads_arrays": False,
+         "has_walk": True, "reads": "text",
          "heads_of": {"encoder": None, "decoder": None, "cross": [1, 1], "copy": None}, "heads": True},
     ),
     "without attention": (

@@ -204,6 +204,8 @@ def test_a_glossary_and_a_translation_memory(running: Running) -> None:
         ("memory", "a\t", "memory: no pairs; expected lines of a source, a tab and its translation"),
     ):
         assert running.error(422, "/api/translate", text="a", model="recurrent", **{field: value}).startswith(message)
+    message = running.error(422, "/api/translate", text="a", trace=True, **request)
+    assert message == "trace: a search with a glossary keeps no trace; leave one of them out"
 
 
 def test_a_text_is_no_picture_because_it_begins_like_one(running: Running) -> None:

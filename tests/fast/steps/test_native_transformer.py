@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import torch
 
 from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
 from weft.fast.cpu import compiled
-from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, native_steps
+from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, is_native_greedy, native_steps
 from weft.fast.steps.one_sentence_transformer import SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
 from weft.ragged import Ragged
+from weft.runtime.replaceable import plain_only
 from weft.search.beam import BeamOptions, beam_search
+from weft.search.constraints import NoLoops
 from weft.search.sampling import greedy_search
 from weft.translation.engines.torch import StartedModel
 
@@ -113,3 +116,78 @@ def test_which_searches_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(compiled, "loaded", None)
     assert isinstance(find_one_sentence_steps(model, memory, rows=1, return_attention=True), SentenceSteps)
+
+
+SMALL = {
+    "one head, odd widths": ["hidden=7", "heads=1", "feed_forward=3"],
+    "gated, odd widths": ["hidden=9", "heads=3", "feed_forward=5", "activation=swiglu"],
+    "one unit": ["hidden=1", "heads=1", "feed_forward=1"],
+    "wider than a vector": ["hidden=33", "heads=3", "feed_forward=67"],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("source", [[2], [3] * 33])
+@torch.no_grad()
+def test_any_width(name: str, source: list[int]) -> None:
+    model = model_of(SMALL[name], f"model.encoder.{SMALL[name][0]}", f"model.encoder.{SMALL[name][1]}")
+    for one in (model, quantize(model)):
+        memory = one.encode(Ragged.of([source]))
+        fast, plain = (outputs(steps, memory, MAX_ROWS, 3) for steps in (steps_of(one, memory, MAX_ROWS), one))
+        atol = 1e-5 if one is model else 0.02
+        torch.testing.assert_close(fast, plain, rtol=0.0 if one is not model else 1e-5, atol=atol)
+
+
+def greedy_of(model: Any, longest: int, *constraints: Any) -> tuple[Any, Any]:
+    """The output of greedy search, and of the plain one."""
+    request = replace(request_of(model), return_attention=False, max_lengths=[longest], constraints=constraints)
+    with plain_only():
+        [[expected]] = greedy_search(model, request)
+    assert is_native_greedy(model, request)
+    [[found]] = greedy_search(model, request)
+    return found, expected
+
+
+@pytest.mark.parametrize("longest", [1, 2, 40, 10**7])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@torch.no_grad()
+def test_greedy_searches_of_any_length(longest: int, positions: str) -> None:
+    settings = [f"positions={positions}", *(["max_positions=300"] if positions == "learned" else [])]
+    model = model_of(settings, "model.embedding=12")
+    model.output.bias_V[2] = 1.0 if longest > 40 else 0.0  # so that it ends
+    found, expected = greedy_of(model, longest, NoLoops())
+    assert found.tokens == expected.tokens
+    assert found.token_scores == pytest.approx(expected.token_scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@torch.no_grad()
+def test_logits_that_are_not_numbers(bad: float) -> None:
+    model = model_of([], "model.embedding=12")
+    model.output.bias_V[5] = bad
+    found, expected = greedy_of(model, 5)
+    assert found.tokens == expected.tokens
+    assert found.token_scores == pytest.approx(expected.token_scores, nan_ok=True, abs=1e-5)
+    beam_search(model, request_of(model), BeamOptions(size=4))
+
+
+@torch.no_grad()
+def test_beams_larger_than_the_vocabulary() -> None:
+    model = model_of([])
+    options = BeamOptions(size=16)
+    for ours, theirs in zip(
+        *(beam_search(one, request_of(model), options)[0] for one in (model, PlainSteps(model))), strict=True
+    ):
+        assert ours.tokens == theirs.tokens
+
+
+@torch.no_grad()
+def test_weights_replaced_during_a_search_stay_alive() -> None:
+    model = model_of([], "model.embedding=12")
+    memory = model.encode(Ragged.of(SOURCE))
+    expected_T, _ = steps_of(model, memory, 1).greedy(begin=1, end=2, longest=9)
+    steps = steps_of(model, memory, 1)
+    for parameter in model.parameters():
+        parameter.data = torch.full_like(parameter, torch.nan)
+    tokens_T, log_probs_T = steps.greedy(begin=1, end=2, longest=9)
+    assert tokens_T.equal(expected_T) and log_probs_T.isfinite().all()

@@ -8,12 +8,18 @@ import pytest
 import torch
 
 from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
+from weft.fast.cpu import compiled
 from weft.fast.steps.one_sentence_transformer import FIRST_CAPACITY, SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
 from weft.ragged import Ragged
 from weft.search.beam import BeamOptions, beam_search
 from weft.search.sampling import greedy_search
 from weft.translation.engines.torch import StartedModel
+
+
+@pytest.fixture(autouse=True)
+def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "loaded", None)
 
 
 def steps_of(model: Any, memory: Any, rows: int, *, return_attention: bool = True) -> Any:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from rich.text import Text
 
+from weft.apps.bench.cluster import Forecast
 from weft.apps.bench.growth import FLAT, Growth
 from weft.apps.bench.limits import BANDWIDTH, PRODUCTS
 from weft.apps.bench.records import record
@@ -171,25 +173,27 @@ def _title(what: str, axis: SizeAxis, curves: list[Curve], growth: Callable[[Cur
     return f"{what} by {axis.label}: {', '.join(parts)}"
 
 
-def text(scale: Scale, width: int = 100, *, color: bool = False, ascii_only: bool = False) -> str:
+def text(
+    scale: Scale, width: int = 100, *, color: bool = False, ascii_only: bool = False, forecast: Forecast | None = None
+) -> str:
     """The tables, charts and notes for a terminal."""
-    return render_lines([*_lines(scale, width, ascii_only)], width, color=color, ascii_only=ascii_only)
+    return render_lines([*_lines(scale, width, ascii_only, forecast)], width, color=color, ascii_only=ascii_only)
 
 
-def _lines(scale: Scale, width: int, ascii_only: bool) -> Iterator[Text]:
+def _lines(scale: Scale, width: int, ascii_only: bool, forecast: Forecast | None) -> Iterator[Text]:
     prose = min(width, MAX_PROSE)
     first, *others = heading(scale)
     yield Text(first, style="bold")
     for line in others:
         yield from map(Text, wrap(line, prose))
-    for table in tables(scale):
+    for table in [*tables(scale), *([] if forecast is None else [forecast.table()])]:
         yield Text()
         yield from table_lines(table)
     for chart in charts(scale):
         yield Text()
         yield from chart_lines(chart, width, ascii_only=ascii_only)
     yield Text()
-    for note in notes(scale):
+    for note in [*notes(scale), *([] if forecast is None else forecast.assumptions())]:
         yield from map(Text, wrap(note, prose))
 
 
@@ -214,11 +218,16 @@ def notes(scale: Scale) -> list[str]:
     return explained
 
 
-def save(scale: Scale, folder: Path) -> list[Path]:
+def json_record(scale: Scale, forecast: Forecast | None = None) -> dict[str, Any]:
+    """A measurement as JSON values, with what is predicted from it."""
+    return record(scale) if forecast is None else {**record(scale), "cluster": forecast.record()}
+
+
+def save(scale: Scale, folder: Path, forecast: Forecast | None = None) -> list[Path]:
     """Write scale.json and every chart as SVG and PNG into a folder; the paths of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "scale.json"]
-    save_text(paths[0], json.dumps(record(scale), ensure_ascii=False, indent=1) + "\n")
+    save_text(paths[0], json.dumps(json_record(scale, forecast), ensure_ascii=False, indent=1) + "\n")
     for chart in charts(scale):
         paths += [chart.save(folder / f"{chart.name}.{suffix}") for suffix in ("svg", "png")]
     return paths

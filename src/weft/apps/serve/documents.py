@@ -108,14 +108,15 @@ async def translate_documents(
     questions = [translation(document, Splitter()) for document in documents for _ in ranks]
     progress = [await compute(request, _advanced, question, None) for question in questions]
     records: dict[Sentence, dict[str, Any]] = {}
-    while any(one.result is None for one in progress):
-        sentences = dict.fromkeys(sentence for one in progress for sentence in one.sentences)
-        await _translate_new(request, model, payload, [one for one in sentences if one not in records], records, name)
-        for index, (sentences_of_one, result) in enumerate(progress):
+    while any(step.result is None for step in progress):
+        sentences = dict.fromkeys(sentence for step in progress for sentence in step.sentences)
+        new = [sentence for sentence in sentences if sentence not in records]
+        await _translate_new(request, model, payload, new, records, name)
+        for index, (requested, result) in enumerate(progress):
             if result is None:
-                outputs = [_output(records[sentence], index % len(ranks)) for sentence in sentences_of_one]
+                outputs = [_output(records[sentence], index % len(ranks)) for sentence in requested]
                 progress[index] = await compute(request, _advanced, questions[index], outputs)
-    results = [one.result for one in progress if one.result is not None]
+    results = [step.result for step in progress if step.result is not None]
     return [results[start : start + len(ranks)] for start in range(0, len(results), len(ranks))]
 
 

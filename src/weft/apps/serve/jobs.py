@@ -59,6 +59,8 @@ async def translation_payload(request: Request, body: TranslateRequest) -> tuple
     if len(body.prefix_ids) > settings.max_output:
         limit = f"at most {settings.max_output:,} are accepted"
         raise ServiceError(422, f"prefix_ids: {len(body.prefix_ids):,} tokens; {limit}")
+    if body.trace and body.glossary:
+        raise ServiceError(422, "trace: a search with a glossary keeps no trace; leave one of them out")
     model = await loaded_model(request, body.model)
     check_texts(body.texts, settings, reads_arrays=model.reads_arrays)
     search = search_of(model, body, settings)

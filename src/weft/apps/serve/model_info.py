@@ -36,7 +36,6 @@ def model_info(translator: Translator) -> dict[str, Any]:
         "shown_heads": shown_heads(translator, sizes),
         "copies": isinstance(model, HasCopyProbabilities),
         "editable": any(attention.role.reads_source for attention in described.attentions),
-        "reads_arrays": recipe.tokenizer.reads_arrays,
         "source_columns": translator.source_columns,
         "reads": recipe.tokenizer.kind if recipe.tokenizer.reads_arrays else "text",
         **languages(translator.tokenizers),

@@ -242,7 +242,7 @@ class ServedModel:
     @property
     def reads_arrays(self) -> bool:
         """Whether its sources are pictures or frames."""
-        return bool(self.info.get("reads_arrays"))
+        return self.info.get("reads", "text") != "text"
 
     def record(self) -> dict[str, Any]:
         """The entry of /api/models."""

@@ -91,7 +91,7 @@ def _search_with_known(translator: Translator, request: TranslationRequest, payl
     if payload.get("glossary"):
         from weft.translation.glossary import require_terms
 
-        request = require_terms(translator, replace(request, return_trace=False), read_glossary(payload["glossary"]))
+        request = require_terms(translator, request, read_glossary(payload["glossary"]))
     if payload.get("memory"):
         from weft.translation.translation_memory import search_with_memory
 

@@ -5,6 +5,9 @@ in the background, in a second or two, into the cache (`weft.files.cache_folder`
 uses; later processes find it there. Until then, without a compiler, and with ``WEFT_NATIVE=0`` it is None, and the
 callers use PyTorch. `Linear`, `Norm` and `pointer` describe to C what it reads.
 
+A library runs in this process, so it is loaded only from a folder that nobody but this user can write to, and compiled
+by a program that is named by an absolute path, in that folder: nothing of the current folder is run or included.
+
 `few_rows_linear` is equal to `torch.nn.functional.linear` up to rounding; tests/fast/cpu/test_compiled.py.
 """
 
@@ -15,10 +18,12 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import stat
 import subprocess
 import threading
 import time
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,8 +41,18 @@ INSTRUCTIONS = {
 }
 """Options for the instructions that PyTorch uses (``ATEN_CPU_CAPABILITY``); of others, those that every CPU has."""
 COMPILE_SECONDS = 300
-"""A compiler that takes longer has been killed."""
+"""A compiler that takes longer is ended."""
+FAILURE_SECONDS = 24 * 3600
+"""So long after a compiler has failed, it is not started again."""
 POLL_SECONDS = 0.05
+SCRIPT = """
+umask 077
+(ulimit -t "$WEFT_SECONDS") 2>/dev/null && ulimit -t "$WEFT_SECONDS"
+"$@" && mv -f "$WEFT_OUTPUT" "$WEFT_LIBRARY" || : > "$WEFT_FAILED"
+cd / && rm -rf "$0"
+"""
+"""Compiles in a folder, which is removed at the end, and moves the library to its path if that succeeds. The limit of
+processor time holds even if the process that started it has ended."""
 
 
 class Linear(ctypes.Structure):
@@ -79,20 +94,32 @@ class Norm(ctypes.Structure):
 
 
 def pointer(tensor: Tensor | None) -> int | None:
-    """The address of a contiguous tensor, which the caller keeps alive."""
+    """The address of a contiguous tensor on the CPU, which the caller keeps alive."""
     if tensor is None:
         return None
-    assert tensor.is_contiguous()
+    if not (tensor.is_contiguous() and tensor.is_cpu):
+        raise ValueError("C reads contiguous tensors on the CPU")
     return tensor.data_ptr()
 
 
 def few_rows_linear(inputs_RD: Tensor, linear: Linear) -> Tensor:
     """(R, E) W x + b; the functions must be loaded."""
+    if inputs_RD.dtype != torch.float32 or inputs_RD.shape[1:] != (linear.inputs,):
+        raise ValueError(f"expected float32 inputs (R, {linear.inputs}), got {inputs_RD.dtype} {inputs_RD.shape}")
     outputs_RE = inputs_RD.new_empty(inputs_RD.shape[0], linear.outputs)
-    loaded.weft_linear(
-        ctypes.byref(linear), inputs_RD.data_ptr(), inputs_RD.shape[0], outputs_RE.data_ptr(), torch.get_num_threads()
+    check_memory(
+        loaded.weft_linear(
+            ctypes.byref(linear), pointer(inputs_RD), len(inputs_RD), pointer(outputs_RE), torch.get_num_threads()
+        )
     )
     return outputs_RE
+
+
+def check_memory(result: int) -> int:
+    """The result of a function of C; MemoryError if it is −1."""
+    if result < 0:
+        raise MemoryError("no memory for a search step")
+    return result
 
 
 loaded: Any = None
@@ -116,8 +143,22 @@ def library(*, wait: bool = False) -> Any:
                 _load_or_build()
     if wait and _build is not None:
         _build.join()
-    loaded = _library
-    return loaded
+    library = _library
+    if library is not None:  # never back to None: another thread may have seen that it is loaded
+        loaded = library
+    return library
+
+
+def _forget_build() -> None:
+    """In a forked process, which has neither the thread that waits for the compiler nor the owner of the lock."""
+    global _lock, _build
+    _lock = threading.Lock()
+    if _library is None:
+        _build = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_build)
 
 
 def _load_or_build() -> None:
@@ -134,16 +175,18 @@ def library_path() -> Path | None:
     folder, compiler = cache_folder(), find_compiler()
     if folder is None or compiler is None or os.name != "posix":
         return None
-    digest = hashlib.sha256(" ".join([compiler, platform.machine(), *compile_options()]).encode())
+    made = str(Path(compiler).stat().st_mtime_ns)
+    digest = hashlib.sha256(" ".join([compiler, made, platform.machine(), *compile_options()]).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.read_bytes())
     return folder / "native" / f"{digest.hexdigest()[:24]}.so"
 
 
 def find_compiler() -> str | None:
-    """The path of a C compiler."""
-    named = os.environ.get("CC")
-    return next((path for name in (named, "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
+    """The absolute path of a C compiler: none of the current folder, even if that is searched for programs."""
+    names = (os.environ.get("CC"), "cc", "gcc", "clang")
+    paths = (shutil.which(name) for name in names if name)
+    return next((path for path in paths if path is not None and Path(path).is_absolute()), None)
 
 
 def compile_options() -> tuple[str, ...]:
@@ -159,45 +202,92 @@ def _compile(path: Path | None) -> None:
 
     The compiler is not stopped if this process ends before: the next one will need the library too.
     """
-    compiler = find_compiler()
+    compiler, process = find_compiler(), None
     if path is None or compiler is None:
         return
-    building = path.with_suffix(".building")
+    building, deadline = path.with_suffix(".building"), time.monotonic() + COMPILE_SECONDS
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if building.exists() and time.time() - building.stat().st_mtime > COMPILE_SECONDS:
+        if not is_private(path.parent) or _age(path.with_suffix(".failed")) < FAILURE_SECONDS:
+            return
+        if building.exists() and not _age(building) < COMPILE_SECONDS:
             shutil.rmtree(building, ignore_errors=True)  # its process was killed
         with suppress(FileExistsError):
             building.mkdir(mode=0o700)
-            _start_compiler(compiler, building, path)
-        while building.exists() and time.time() - building.stat().st_mtime < COMPILE_SECONDS:
+            process = _start_compiler(compiler, building, path)
+        while building.exists() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
     except OSError:  # no such folder, or a full disk
         return
+    finally:
+        if process is not None:
+            _end(process, building)
     if path.exists():
         _load(path)
 
 
-def _start_compiler(compiler: str, building: Path, path: Path) -> None:
-    """Compile in a folder, which is removed at the end, and move the library to its path if that succeeds."""
-    output, sources = str(building / "library.so"), map(str, sorted(SOURCES.glob("*.c")))
-    script = '"$@" && mv "$0/library.so" "$WEFT_LIBRARY"; rm -rf "$0"'
-    subprocess.Popen(
-        ["/bin/sh", "-c", script, str(building), compiler, *compile_options(), *sources, "-o", output, "-lm"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "WEFT_LIBRARY": str(path)},
-        start_new_session=True,
-    )
+def _age(path: Path) -> float:
+    """Seconds since a file or folder was changed; infinite if there is none, or if it is of the future."""
+    try:
+        age = time.time() - path.stat().st_mtime
+    except OSError:
+        return float("inf")
+    return age if age > -1.0 else float("inf")
+
+
+def _start_compiler(compiler: str, building: Path, path: Path) -> subprocess.Popen[bytes]:
+    """Start `SCRIPT` in its folder. The output has a name of its own: it is nobody else's, should that folder have been
+    removed as left behind, and made again, while this process was suspended."""
+    output, sources = str(building / f"{uuid.uuid4().hex}.so"), map(str, sorted(SOURCES.glob("*.c")))
+    variables = {
+        "WEFT_LIBRARY": path,
+        "WEFT_OUTPUT": output,
+        "WEFT_FAILED": path.with_suffix(".failed"),
+        "WEFT_SECONDS": COMPILE_SECONDS,
+        "TMPDIR": building,
+    }
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", SCRIPT, str(building), compiler, *compile_options(), *sources, "-o", output, "-lm"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=building,
+            env={**os.environ, **{name: str(value) for name, value in variables.items()}},
+            start_new_session=True,
+        )
+    except OSError:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes], building: Path) -> None:
+    """End a compiler that should have ended."""
+    try:
+        process.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        with suppress(OSError):
+            building.with_suffix(".failed").touch()
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def is_private(path: Path) -> bool:
+    """Whether nobody but this user, or root, can write a file, or change a folder or replace it."""
+    status = path.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    modes = (parent.stat().st_mode for parent in path.resolve().parents)
+    return all(not mode & stat.S_IWOTH or mode & stat.S_ISVTX for mode in modes)
 
 
 def _load(path: Path) -> None:
     """Load a library that nobody but this user can have written."""
     global loaded, _library
     try:
-        status = path.stat()
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if not (is_private(path.parent) and is_private(path)):
             return
         native = ctypes.CDLL(str(path))
         integer, address = ctypes.c_int, ctypes.c_void_p
@@ -207,13 +297,7 @@ def _load(path: Path) -> None:
         native.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
         native.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
         native.weft_beam_update.argtypes = (address, address, address, address, integer, address)
-        for function in (
-            native.weft_linear,
-            native.weft_transformer_step,
-            native.weft_log_sum_exp,
-            native.weft_beam_update,
-        ):
-            function.restype = None
+        native.weft_log_sum_exp.restype = native.weft_beam_update.restype = None
     except (OSError, AttributeError):
         return
     loaded = _library = native

@@ -82,7 +82,7 @@ class Int8Linear(nn.Module):
     def _linear(self, inputs_ND: Tensor) -> Tensor:
         if not len(inputs_ND):
             return inputs_ND.new_zeros(0, len(self.scale_G))
-        if len(inputs_ND) <= FEW_ROWS and compiled.loaded is not None:
+        if len(inputs_ND) <= FEW_ROWS and inputs_ND.dtype == torch.float32 and compiled.loaded is not None:
             return few_rows_linear(inputs_ND.contiguous(), self.native_map())
         if self.bound is not None:
             rounded_ND = (inputs_ND * (LEVELS / self.bound)).round_().clamp_(-LEVELS, LEVELS)

@@ -32,6 +32,8 @@ MAX_K = 64
 """The most extensions that C finds: they are kept in order by insertion."""
 MAX_ROWS = 16
 """The most rows whose sums C computes; with more, PyTorch divides the work better."""
+MAX_LENGTH = 2**31 - 1
+"""The largest number of C's integers."""
 BLOCK = 64
 CACHE_FLOATS = 2**18
 """So many floats stay in a core's cache between two passes."""
@@ -41,8 +43,15 @@ SAFE_LOG_SUM = 69.0
 
 def is_native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> bool:
     """Whether C can find the ``k`` best extensions of one sentence."""
-    is_one = len(totals_BK) == 1 and scores_RV.is_cpu and scores_RV.dtype == totals_BK.dtype == torch.float32
-    return is_one and scores_RV.is_contiguous() and k <= min(MAX_K, scores_RV.numel()) and compiled.loaded is not None
+    return (
+        totals_BK.shape == (1, len(scores_RV))
+        and scores_RV.is_cpu
+        and scores_RV.dtype == totals_BK.dtype == torch.float32
+        and scores_RV.is_contiguous()
+        and not scores_RV.requires_grad
+        and 0 < k <= min(MAX_K, scores_RV.numel())
+        and compiled.loaded is not None
+    )
 
 
 def native_top_k(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
@@ -96,6 +105,7 @@ def is_native_log_sum_exp(values_RV: Tensor) -> bool:
         len(values_RV) <= MAX_ROWS
         and is_float_on_cpu(values_RV)
         and values_RV.is_contiguous()
+        and not values_RV.requires_grad
         and compiled.loaded is not None
     )
 
@@ -254,7 +264,7 @@ def native_update(
         size,
         options.finished_needed(step.n_best),
         length,
-        int(state.limits.max_lengths_B),
+        min(int(state.limits.max_lengths_B), MAX_LENGTH),
         _penalty(options.ranking, length + 1),
     )
     compiled.loaded.weft_beam_update(

@@ -12,26 +12,33 @@ state of a hypothesis is the places of its own tokens there.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weft.attention.multihead import CrossAttention, SelfAttention
-from weft.attention.normalizers import softmax
 from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.fast.cpu import compiled
-from weft.fast.cpu.compiled import Linear, Norm, few_rows_linear, pointer
+from weft.fast.cpu.compiled import Linear, Norm, check_memory, few_rows_linear, pointer
 from weft.fast.cpu.int8 import Int8Linear
+from weft.fast.steps.native_coverage import (
+    ACTIVATION_NUMBERS,
+    are_floats,
+    is_covered_memory,
+    is_covered_stack,
+    is_native_output,
+    maps_of,
+    norms_of,
+)
 from weft.fast.steps.quantization import Int8Output
 from weft.models.interface import StepOutput
 from weft.models.layers import Output
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
-from weft.models.transformer import ACTIVATIONS, TransformerLayer, TransformerStack
+from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
 from weft.runtime.replaceable import plain_of
 from weft.search.constraints import NoLoops
@@ -44,15 +51,10 @@ from weft.search.sampling import greedy_search
 
 MAX_ROWS = 16
 """The most hypotheses: products of more rows are bound by arithmetic, at which PyTorch's are better."""
+MAX_POOL_FLOATS = 2**24
+"""The most floats that a greedy search in one call allocates for keys and values, before its first token."""
 FIRST_CAPACITY = 32
 """Tokens that the pool has room for at least; it doubles when it is full."""
-_ACTIVATIONS = {
-    ACTIVATIONS[name]: kind
-    for name, kind in {
-        "relu": 0, "gelu": 1, "gelu_tanh": 2, "silu": 3, "swiglu": 19, "geglu": 17, "geglu_tanh": 18
-    }.items()
-}  # fmt: skip
-"""Numbers of the activations in native/transformer.c: 16 more where they are gated."""
 
 
 class _Layer(ctypes.Structure):
@@ -110,41 +112,15 @@ def native_or_sentence_steps(
 
 def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return_attention: bool) -> NativeSteps | None:
     """The steps of one sentence with ``rows`` hypotheses; None where this module has none."""
-    decoder, keys_BHSD = cast(TransformerDecoder, model.decoder), memory.layers[0].keys
-    if len(keys_BHSD) != 1 or not keys_BHSD.shape[2] or rows > MAX_ROWS or keys_BHSD.dtype != torch.float32:
+    decoder = cast(TransformerDecoder, model.decoder)
+    if compiled.loaded is None or rows > MAX_ROWS or decoder.training or torch.is_grad_enabled():
         return None
-    if keys_BHSD.device.type != "cpu" or decoder.training or torch.is_grad_enabled():
+    if not (is_covered_stack(decoder.stack) and is_covered_memory(memory) and is_native_output(model.output)):
         return None
-    if compiled.loaded is None or not _is_covered(decoder.stack) or not _is_native_output(model.output):
+    if not are_floats(model.target_embedding.weight_VE):
         return None
-    return NativeSteps(model, decoder, memory, return_attention=return_attention)
-
-
-def _is_covered(stack: TransformerStack) -> bool:
-    """Whether every layer has both attentions, with softmax, and a feed-forward network, of maps that C can read."""
-    return not torch.is_autocast_enabled("cpu") and all(
-        type(layer.self_attention) is SelfAttention
-        and type(layer.cross_attention) is CrossAttention
-        and layer.feed_forward is not None
-        and layer.self_attention.normalize is softmax  # edited weights need their own axes
-        and layer.cross_attention.normalize is softmax
-        and layer.feed_forward.activation in _ACTIVATIONS
-        and all(map(_is_native, _maps(layer)))
-        for layer in stack.layers
-    )
-
-
-def _maps(layer: TransformerLayer) -> list[nn.Module]:
-    own, cross, network = layer.self_attention, layer.cross_attention, layer.feed_forward
-    assert cross is not None and network is not None
-    return [own.query_key_value, own.output, cross.query, cross.output, network.linear1, network.linear2]
-
-
-def _is_native(linear: nn.Module) -> bool:
-    """Whether C can read a map: a matrix and a bias in fp32 or in 8-bit integers, without adapters."""
-    if type(linear) is Int8Linear:
-        return True
-    return type(linear) is nn.Linear and linear.weight.dtype == torch.float32 and linear.weight.is_contiguous()
+    steps = NativeSteps(model, decoder, memory, return_attention=return_attention)
+    return steps if steps.has_equal_layers() else None
 
 
 def native_map(linear: nn.Module) -> Linear:
@@ -155,12 +131,8 @@ def native_map(linear: nn.Module) -> Linear:
     return Linear.of(linear.weight, linear.bias)
 
 
-def _is_native_output(output: Output) -> bool:
-    return isinstance(output, Int8Output) or (
-        type(output).scores is Output.scores
-        and output.weight_VD.dtype == torch.float32
-        and output.weight_VD.is_contiguous()
-    )
+def _weights(modules: Iterable[nn.Module]) -> list[Tensor]:
+    return [weights.detach() for module in modules for weights in module._parameters.values() if weights is not None]
 
 
 class NativeSteps:
@@ -174,7 +146,7 @@ class NativeSteps:
     ) -> None:
         stack = decoder.stack
         self.model, self.decoder, self.stack, self.settings = model, decoder, stack, stack.settings
-        self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE, stack.embedding_scale
+        self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE.detach(), stack.embedding_scale
         self.sinusoids_PD = stack.positions.table.values_PD if isinstance(stack.positions, Sinusoidal) else None
         self.logits = model.output.logits
         self.output = _output_map(model.output)
@@ -183,14 +155,14 @@ class NativeSteps:
         self.stored = 0
         """The number of tokens in the pool."""
         attention = stack.layers[0].self_attention
-        self.kept: list[Tensor] = [memory.mask_B11S.contiguous()]
-        """Tensors that C reads, and that nothing else keeps alive."""
+        self.kept: list[Tensor] = [memory.mask_B11S.contiguous(), *_weights([model.output])]
+        """Tensors that C reads: they stay alive if the model is moved, or gets other weights, during the search."""
         self.layers = (_Layer * len(stack.layers))(
             *(self._layer(layer, *source) for layer, source in zip(stack.layers, memory.layers, strict=True))
         )
         network = stack.layers[0].feed_forward
         assert network is not None
-        activation = _ACTIVATIONS[network.activation]
+        activation = ACTIVATION_NUMBERS[network.activation]
         self.c = _Decoder(
             layers=ctypes.addressof(self.layers),
             mask=pointer(self.kept[0]),
@@ -205,7 +177,10 @@ class NativeSteps:
             is_pre_norm=stack.final_norm is not None,
             source=memory.layers[0].keys.shape[2],
         )
+        self.source_shape = memory.layers[0].keys.shape
         self.entry = (attention.heads + 2 * attention.kv_heads) * attention.head_width
+        if stack.final_norm is not None:
+            self.kept += _weights([stack.final_norm])
         self.pool_LPE = torch.empty(len(stack.layers), 0, self.entry)
         self.positions = 0
         """Positions that the tables of rotations and biases have."""
@@ -213,10 +188,41 @@ class NativeSteps:
     def _layer(self, layer: TransformerLayer, keys_1HSD: Tensor, values_1HSD: Tensor) -> _Layer:
         keys, values = keys_1HSD.contiguous(), values_1HSD.contiguous()
         self.kept += [keys, values]
-        residuals = (layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual)
-        norms = (Norm * 3)(*(Norm.of(residual.norm) for residual in residuals))
-        maps = map(native_map, _maps(layer))
-        return _Layer(norms, *maps, None, pointer(keys), pointer(values), None, None)
+        norms = (Norm * 3)(*map(Norm.of, norms_of(layer)))
+        maps = maps_of(layer)
+        self.kept += _weights([*maps, *norms_of(layer)])
+        return _Layer(norms, *map(native_map, maps), None, pointer(keys), pointer(values), None, None)
+
+    def has_equal_layers(self) -> bool:
+        """Whether all layers have the sizes that C takes for those of all of them."""
+        c, queries = self.c, self.c.heads * self.c.head_width
+        wide = 2 * c.inner if c.activation >= 16 else c.inner
+        expected = [
+            (c.width, self.entry), (queries, c.width), (c.width, queries), (queries, c.width),
+            (c.width, wide), (c.inner, c.width),
+        ]  # fmt: skip
+        attentions = [one for layer in self.stack.layers for one in (layer.self_attention, layer.cross_attention)]
+        return (
+            all(
+                [
+                    (one.inputs, one.outputs)
+                    for one in (
+                        layer.query_key_value,
+                        layer.output,
+                        layer.query,
+                        layer.source_output,
+                        layer.linear1,
+                        layer.linear2,
+                    )
+                ]
+                == expected
+                for layer in self.layers
+            )
+            and {(one.heads, one.kv_heads, one.head_width) for one in attentions if one is not None}
+            == {(c.heads, c.kv_heads, c.head_width)}
+            and self.source_shape == (1, c.kv_heads, c.source, c.head_width)
+            and self.settings.head_width == c.head_width
+        )
 
     def start(self, memory: TransformerMemory) -> Tensor:
         return torch.zeros(1, 0, dtype=torch.int64)
@@ -229,8 +235,10 @@ class NativeSteps:
         self._reserve_positions(time + 1)
         weights_LRHS = self._keep_weights(rows) if self.return_attention else None
         self.c.threads = torch.get_num_threads()
-        self.native.weft_transformer_step(
-            ctypes.byref(self.c), stream_RD.data_ptr(), rows, time, self.stored, places_RT.data_ptr()
+        check_memory(
+            self.native.weft_transformer_step(
+                ctypes.byref(self.c), pointer(stream_RD), rows, time, self.stored, pointer(places_RT)
+            )
         )
         self.stored += rows
         readout = self.decoder.readout
@@ -293,6 +301,13 @@ class NativeSteps:
         is_plain = isinstance(stack.input_projection, nn.Identity) and isinstance(self.decoder.readout, nn.Identity)
         if not is_plain or stack.embedding_norm is not None or type(output) not in (Output, Int8Output):
             return None
+        vocabulary = len(self.embedding_VE)
+        if self.output.outputs > vocabulary or not 0 <= begin < vocabulary or longest < 1:
+            return None
+        if longest * len(self.layers) * self.entry > MAX_POOL_FLOATS:
+            return None
+        if stack.max_positions is not None and longest > stack.max_positions:
+            return None
         if isinstance(output, Int8Output) and output.loss != Output.loss:
             return None
         positions_PD = None
@@ -311,8 +326,10 @@ class NativeSteps:
         )
         tokens_T, log_probs_T = torch.empty(longest, dtype=torch.int64), torch.empty(longest)
         self.c.threads = torch.get_num_threads()
-        count = self.native.weft_transformer_greedy(
-            ctypes.byref(self.c), ctypes.byref(search), tokens_T.data_ptr(), log_probs_T.data_ptr()
+        count = check_memory(
+            self.native.weft_transformer_greedy(
+                ctypes.byref(self.c), ctypes.byref(search), pointer(tokens_T), pointer(log_probs_T)
+            )
         )
         return tokens_T[:count], log_probs_T[:count]
 
@@ -345,6 +362,8 @@ def native_greedy_search(
         if output is None:
             return plain(model, request, ranking)
         tokens_T, log_probs_T = output
+        if not log_probs_T.isfinite().all():  # logits that are not numbers: what follows from them is left to PyTorch
+            return plain(model, request, ranking)
         lengths_1 = np.array([len(tokens_T)])
         limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
         if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):

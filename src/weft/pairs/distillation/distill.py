@@ -201,7 +201,7 @@ def check_student(teachers: Teachers, student: Student) -> None:
 def is_changeable(change: str) -> bool:
     """Whether a change may differ when a run is continued."""
     path = parse_change(change)[0]
-    return path[0] == "training" and path[1:2] != [] and path[1] in CHANGEABLE
+    return path[0] == "serve" or (path[0] == "training" and path[1:2] != [] and path[1] in CHANGEABLE)
 
 
 def _minutes_left(minutes: float, start_time: float) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.costs import make_scale
 from weft.apps.bench import scale
 from weft.apps.bench.limits import Peaks
 
@@ -44,5 +45,22 @@ def test_a_real_run(command: Command, tmp_path: Path) -> None:
 def test_refusals(refusal: Callable[..., str], tmp_path: Path) -> None:
     assert refusal(*QUICK, "--at", "beem=3") == "--at beem=3: unknown size 'beem'; did you mean 'beam'?"
     assert refusal(*QUICK, "--vary", "length").startswith("--vary length: unknown size 'length'; ")
+    assert refusal(*QUICK, "--gpus", "2,x").startswith("--gpus 2,x: expected numbers of GPUs")
+    assert refusal(*QUICK, "--gpus", "2", "--interconnect", "nvlin").endswith(
+        "did you mean 'nvlink'?; or a rate in GB/s, such as 25"
+    )
+    message = refusal("bench", "scale", "addition", "--vary", "beam", "--gpus", "2")
+    assert message == "--gpus: predicts from updates of several batch sizes; add --vary batch"
     (tmp_path / "file").write_text("", "utf-8")
     assert "is a file, expected a folder" in refusal(*QUICK, "--to", tmp_path / "file")
+
+
+def test_several_gpus(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "measure_scale", lambda *_, **__: make_scale())
+    given = (*QUICK, "--gpus", "2,8", "--interconnect", "infiniband")
+    lines = command(*given).stdout.splitlines()
+    start = lines.index("Several GPUs, predicted")
+    assert [line.split()[0] for line in lines[start + 1 :] if line[:1].isdigit()][:3] == ["1", "2", "8"]
+    values = json.loads(command(*given, "--json").stdout)
+    assert [speed["gpus"] for speed in values["cluster"]["predictions"]["data parallel"]] == [1, 2, 8]
+    assert values["cluster"]["interconnect"]["name"] == "infiniband" and values["recipe"] == "example"

@@ -140,6 +140,11 @@ class TestFiles:
             (twice.getvalue(), "a member is there twice"),
             (archive("", **{"word/document.xml": entity}), r"word/document.xml:1: entities are declared here"),
             (archive("<w:p>"), r"word/document.xml:2: not well-formed XML"),
+            (
+                archive("", **{"word/document.xml": f'<n0:document xmlns:n0="{W}"/>'}),
+                r"xml: its elements have the prefix n0:, ",
+            ),
+            (archive("", **{"word/document.xml": f"<document xmlns='{W}'/>"}), r"have no prefix, expected w:; open"),
         ):
             (tmp_path / "a.docx").write_bytes(content)
             with pytest.raises(DataError, match=message):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,7 +28,11 @@ from weft.apps.cli.arguments import (
     search_changes,
 )
 from weft.apps.cli.terminal.help_text import CommandGroup
-from weft.errors import DataError
+from weft.errors import DataError, RecipeError, warn
+
+if TYPE_CHECKING:
+    from weft.apps.bench.cluster import Forecast
+    from weft.apps.bench.scale import Scale
 from weft.files import json_text
 from weft.runtime.activity import activity
 
@@ -138,32 +142,30 @@ def translating(
     typer.echo(f"versions         weft {record['weft']}, torch {record['torch']}, Python {record['python']}")
 
 
+Minutes = Annotated[float, typer.Option("--minutes", min=0.01, help="Approximate duration of the measurement.")]
+VARY_HELP = "Vary only this size: source_length, target_length, batch, beam or vocabulary; may be repeated."
+Vary = Annotated[list[str] | None, typer.Option("--vary", metavar="SIZE", help=VARY_HELP)]
+AT_HELP = "The value of a size while others vary; may be repeated."
+At = Annotated[list[str] | None, typer.Option("--at", metavar="SIZE=N", help=AT_HELP)]
+TO_HELP = "Write JSON, SVG and PNG into this folder."
+To = Annotated[Path | None, typer.Option("--to", "--out", metavar="DIR", help=TO_HELP, show_default=False)]
+GPUS_HELP = "Also predict tokens/s of training on these numbers of GPUs."
+Gpus = Annotated[str | None, typer.Option("--gpus", metavar="N,N", help=GPUS_HELP, show_default=False)]
+INTERCONNECT_HELP = "--gpus: nvlink (eight GPUs a machine), infiniband (one), or a rate between any two GPUs."
+Interconnect = Annotated[str, typer.Option("--interconnect", metavar="NAME|GB/s", help=INTERCONNECT_HELP)]
+
+
 @app.command("scale", epilog="Try:  weft bench scale addition --minutes 0.5 --vary batch")
 def scaling(
     recipe: RecipeName,
     changes: Changes = None,
     device: DeviceOrNone = None,
-    minutes: Annotated[
-        float, typer.Option("--minutes", min=0.01, help="Approximate duration of the measurement.")
-    ] = 1.0,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--vary",
-            metavar="SIZE",
-            help="Vary only this size: source_length, target_length, batch, beam or vocabulary; may be repeated.",
-        ),
-    ] = None,
-    at: Annotated[
-        list[str] | None,
-        typer.Option("--at", metavar="SIZE=N", help="The value of a size while others vary; may be repeated."),
-    ] = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to", "--out", metavar="DIR", help="Write JSON, SVG and PNG into this folder.", show_default=False
-        ),
-    ] = None,
+    minutes: Minutes = 1.0,
+    vary: Vary = None,
+    at: At = None,
+    to: To = None,
+    gpus: Gpus = None,
+    interconnect: Interconnect = "nvlink",
     as_json: Json = False,
 ) -> None:
     """Measure how time and memory grow with length, batch size, beam size and vocabulary size.
@@ -171,7 +173,11 @@ def scaling(
     For a training update, the encoder and a search step: tables and log-log charts, fitted exponents with 95 %
     intervals, the share of the machine's peak matrix throughput and memory bandwidth, and the size at which memory
     runs out. Weights and tokens are random: no data is needed. Without --to nothing is written.
+
+    With --gpus 2,8,64, the speed of data-parallel and FSDP training on several GPUs is predicted from the measured
+    update and the rate of the interconnect; the assumptions are printed with it.
     """
+    from weft.apps.bench.cluster import forecast, parse_gpus, parse_interconnect
     from weft.apps.bench.sizes import base_sizes, check_axis
     from weft.recipe import load_recipe
 
@@ -181,21 +187,36 @@ def scaling(
         check_axis(name, "vary", name)
     if to is not None and to.exists() and not to.is_dir():
         raise DataError(f"{to}: is a file, expected a folder for the results")
+    counts = [] if gpus is None else parse_gpus(gpus)
+    parse_interconnect(interconnect)
+    if counts and "batch" not in (vary or ["batch"]):
+        raise RecipeError("--gpus: predicts from updates of several batch sizes; add --vary batch")
     check_device(device)
     from weft.apps.bench.scale import measure_scale
 
     scale = measure_scale(settings, minutes=minutes, vary=vary or (), at=at or ())
     from weft.apps.bench import report
-    from weft.apps.bench.records import record
 
-    paths = [] if to is None else report.save(scale, to)
+    predicted = None
+    if counts:
+        batch_tokens = settings.training.batch_tokens
+        predicted = forecast(scale, gpus=counts, interconnect=interconnect, batch_tokens=batch_tokens)
+        if predicted is None:
+            warn("--gpus: no update was measured, so nothing is predicted; give it more time with --minutes")
+    paths = [] if to is None else report.save(scale, to, predicted)
     if as_json:
-        typer.echo(json_text(record(scale)))
+        typer.echo(json_text(report.json_record(scale, predicted)))
         return
+    _print_report(scale, predicted)
+    for path in paths:
+        typer.echo(path)
+
+
+def _print_report(scale: Scale, forecast: Forecast | None) -> None:
     from rich.console import Console
+
+    from weft.apps.bench.report import text
 
     console = Console(highlight=False)
     color = console.color_system is not None and not console.no_color
-    sys.stdout.write(report.text(scale, console.width, color=color, ascii_only=console.options.ascii_only))
-    for path in paths:
-        typer.echo(path)
+    sys.stdout.write(text(scale, console.width, color=color, ascii_only=console.options.ascii_only, forecast=forecast))

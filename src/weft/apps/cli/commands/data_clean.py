@@ -117,7 +117,7 @@ def _report(pairs: Sequence[Pair], dropped: Sequence[Suspect]) -> str:
     lines = [f"{plural(len(pairs), 'pair')}; the {len(dropped):,} most suspicious:"]
     for kind, count in counts.most_common():
         lines.append(f"\n{kind}: {count:,}")
-        for suspect in [one for one in dropped if one.kind == kind][:EXAMPLES]:
+        for suspect in [suspect for suspect in dropped if suspect.kind == kind][:EXAMPLES]:
             pair = pairs[suspect.number]
             lines.append(f"  pair {suspect.number + 1:,}, suspicion {suspect.suspicion:.1f}: {suspect.reason}")
             lines += [f"    {_short(pair.source)}", f"    {_short(pair.target)}"]

@@ -34,6 +34,11 @@ CONTAINERS = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:fld
 """Elements of a paragraph that have runs in them."""
 DROPPED = frozenset(["w:proofErr", "w:lastRenderedPageBreak"])
 """Marks of Word's spelling and layout, which are wrong for another text."""
+NAMESPACE = re.compile(
+    r"""\sxmlns(?::([^\s=]++))?\s*=\s*["']http://(?:schemas\.openxmlformats\.org/wordprocessingml/2006|"""
+    r"""purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
+)
+"""The prefix of Word's elements, where it is declared."""
 MAX_MEMBERS = 10_000
 MAX_BYTES = 200_000_000
 """Bytes of all members, unpacked."""
@@ -72,7 +77,7 @@ def read_docx(text: str, name: str = "docx") -> Document:
 def document_text(content: bytes, name: str) -> str:
     """The paragraphs of a Word document as one text with simple tags."""
     parts = (_split(text, f"{name}: {member}") for member, text in _texts(content, name).items())
-    texts = ("".join(f"<p>{one.text}</p>\n" for one in part if isinstance(one, Paragraph)) for part in parts)
+    texts = ("".join(f"<p>{piece.text}</p>\n" for piece in part if isinstance(piece, Paragraph)) for part in parts)
     return "<docx>" + "".join(f"<part>{text}</part>\n" for text in texts) + "</docx>\n"
 
 
@@ -82,7 +87,9 @@ def translated_docx(content: bytes, text: str, name: str) -> bytes:
     changed = {}
     for member, source in _texts(content, name).items():
         parts = _split(source, f"{name}: {member}")
-        changed[member] = "".join(one if isinstance(one, str) else _rebuilt(one, next(paragraphs)) for one in parts)
+        changed[member] = "".join(
+            piece if isinstance(piece, str) else _rebuilt(piece, next(paragraphs)) for piece in parts
+        )
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(output, "w") as written:
         for entry in archive.infolist():
@@ -104,7 +111,7 @@ def _texts(content: bytes, name: str) -> dict[str, str]:
                 raise DataError(
                     f"{name}: not a Word document (word/document.xml is missing, or a member is there twice)"
                 )
-            texts = {one: archive.read(one).decode("utf-8-sig") for one in names if PARTS.fullmatch(one)}
+            texts = {part: archive.read(part).decode("utf-8-sig") for part in names if PARTS.fullmatch(part)}
             damaged = archive.testzip()
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise DataError(f"{name}: not a .docx that can be read ({str(error)[:100]})") from None
@@ -114,7 +121,16 @@ def _texts(content: bytes, name: str) -> dict[str, str]:
         raise DataError(f"{name}: {damaged[:100]} is damaged")
     for member, text in texts.items():
         check_xml(text, f"{name}: {member}")
+        _check_prefix(text, f"{name}: {member}")
     return texts
+
+
+def _check_prefix(text: str, name: str) -> None:
+    """Fail if the elements of Word have another prefix than ``w:``: their paragraphs would not be found."""
+    declared = re.findall(NAMESPACE, text)
+    if declared and "w" not in declared:
+        prefix = f"the prefix {declared[0][:20]}:" if declared[0] else "no prefix"
+        raise DataError(f"{name}: its elements have {prefix}, expected w:; open the document in Word and save it again")
 
 
 def _split(source: str, name: str) -> list[str | Paragraph]:

@@ -35,15 +35,15 @@ void weft_beam_update(
     }
     int is_empty = 1;
     for (int k = 0; k < size; k++) {
-        int exists = k < count, ends = exists && tokens[k] == step->end && !isinf(scores[k]);
+        int exists = k < count, ends = exists && tokens[k] == step->end && scores[k] != -INFINITY;
         beam->ranking[k] = beam->scores[k] / step->penalty;
         beam->ends[k] = (uint8_t)ends;
         beam->end_parents[k] = exists ? parents[k] : 0;
         beam->end_totals[k] = exists ? scores[k] : 0.0f;
         beam->end_ranking[k] = ends ? scores[k] / step->penalty : -INFINITY;
         *beam->finished += ends;
-        is_empty &= isinf(beam->scores[k]);
+        is_empty &= beam->scores[k] == -INFINITY;
     }
     *beam->following = count > size ? scores[size] : -INFINITY;
-    *beam->stopped = step->max_length <= step->length + 1 || is_empty || *beam->finished >= step->needed;
+    *beam->stopped = step->max_length - 1 <= step->length || is_empty || *beam->finished >= step->needed;
 }

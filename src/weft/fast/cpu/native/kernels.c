@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,10 @@ static void after_fork(void) { /* threads are not copied into a child process */
 static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork); }
 
 static void start_workers(int count) {
+    sigset_t all, before;
     pthread_once(&fork_handlers, register_fork_handler);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for Python's threads */
     while (workers < count && workers < MAX_WORKERS) {
         pthread_t thread;
         pthread_attr_t attributes;
@@ -143,6 +147,7 @@ static void start_workers(int count) {
         if (pthread_create(&thread, &attributes, serve, (void *)(long)workers)) break;
         workers++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void parallel(Work work, void *data, int chunks, int threads) {
@@ -310,15 +315,17 @@ static void round_row(const Linear *map, const float *x, Rounded *rounded, float
         float least = 1.17549435e-38f * levels;
         largest = largest < least ? least : largest;
     }
+    int is_number = 1;
+    for (int i = 0; i < inputs; i++) is_number &= x[i] == x[i];
     float factor = levels / (map->bound > 0.0f ? map->bound : largest);
     for (int i = 0; i < inputs; i++) {
         float value = x[i] * factor;
-        value = value > levels ? levels : value < -levels ? -levels : value;
+        value = value > levels ? levels : value >= -levels ? value : -levels; /* also if it is not a number */
         value += 12582912.0f; /* adding and subtracting 1.5 2^23 rounds half to even */
         value -= 12582912.0f;
         rounded[i] = (Rounded)((int32_t)value + ZERO);
     }
-    *maximum = largest;
+    *maximum = is_number ? largest : NAN; /* as outputs then are */
 }
 
 static inline __attribute__((always_inline)) void integer_rows(
@@ -331,8 +338,10 @@ static inline __attribute__((always_inline)) void integer_rows(
             for (int o = output; o < last; o++)
                 for (int r = 0; r < ROWS; r++) {
                     int32_t sum = 0;
+                    /* ZERO is subtracted at the end: GCC 12 computes sums of (x - 128) w wrongly with VNNI */
                     for (int i = 0; i < inputs; i++)
-                        sum += ((int32_t)x[(long)r * inputs + i] - ZERO) * map->bytes[(long)o * inputs + i];
+                        sum += (int32_t)x[(long)r * inputs + i] * (int32_t)map->bytes[(long)o * inputs + i];
+                    sum -= ZERO * map->sums[o];
                     y[(long)r * map->outputs + o] = (float)sum * map->scale[o] * maxima[r] + (map->bias ? map->bias[o] : 0.0f);
                 }
             return;
@@ -394,12 +403,14 @@ static void linear_chunk(void *data, int chunk) {
 
 #define MIN_WORK 16384 /* products of a chunk, at least: a few microseconds */
 
-void linear(const Linear *map, const float *x, long stride, int rows, float *y, int threads) {
+int linear(const Linear *map, const float *x, long stride, int rows, float *y, int threads) {
+    if (rows < 1 || map->outputs < 1) return 0;
     LinearWork work = {map, x, NULL, NULL, stride, rows, map->outputs, y};
     Rounded *rounded = NULL;
     float maxima[rows];
     if (map->bytes) {
         rounded = malloc((long)rows * map->inputs * sizeof(Rounded) + 64);
+        if (!rounded) return -1;
         for (int r = 0; r < rows; r++) round_row(map, x + r * stride, rounded + (long)r * map->inputs, maxima + r);
         work.rounded = rounded;
         work.maxima = maxima;
@@ -413,6 +424,7 @@ void linear(const Linear *map, const float *x, long stride, int rows, float *y, 
     int chunks = (map->outputs + work.size - 1) / work.size;
     parallel(linear_chunk, &work, chunks, threads);
     free(rounded);
+    return 0;
 }
 
 /* The sum of (x - mean)^power; in sixteen parts, so that the compiler may use vectors. */

@@ -29,8 +29,8 @@ typedef struct {
 typedef void (*Work)(void *data, int chunk);
 void parallel(Work work, void *data, int chunks, int threads);
 
-/* y = W x + b for `rows` rows x (stride: floats between two rows) into rows y of `outputs` floats. */
-void linear(const Linear *map, const float *x, long stride, int rows, float *y, int threads);
+/* y = W x + b for `rows` rows x (stride: floats between two rows) into rows y of `outputs` floats; -1: no memory. */
+int linear(const Linear *map, const float *x, long stride, int rows, float *y, int threads);
 
 void normalize(const Norm *norm, const float *x, int rows, int width, float *y);
 void softmax(float *x, int size);
@@ -41,7 +41,7 @@ void add_scaled(float *y, float factor, const float *x, int size);
 
 static inline float exponential(float x) {
     /* 2^n e^f with n = round(x / ln 2): relative error below 2e-7, and 0 below -87 */
-    float bounded = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float bounded = x < -87.0f ? -87.0f : x <= 88.0f ? x : 88.0f; /* also if it is not a number */
     float shifted = bounded * 1.44269504088896341f + 12582912.0f; /* adding 1.5 2^23 rounds */
     float n = shifted - 12582912.0f;
     float f = bounded - n * 0.693359375f + n * 2.12194440e-4f;
@@ -53,7 +53,7 @@ static inline float exponential(float x) {
     p = p * f + 5.0000001201e-1f;
     p = p * f * f + f + 1.0f;
     union { int32_t bits; float value; } power = {((int32_t)n + 127) << 23};
-    return x < -87.0f ? 0.0f : p * power.value;
+    return x < -87.0f ? 0.0f : x == x ? p * power.value : x;
 }
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }

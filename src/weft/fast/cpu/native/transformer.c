@@ -61,8 +61,8 @@ typedef struct {
     const Layer *layer;
     const int64_t *ancestors;
     const float *queries;
-    float *out;
-    int time, stored;
+    float *out, *weights; /* weights: (rows, longest) */
+    int time, stored, longest;
 } Attention;
 
 /* A row over its own tokens: `ancestors` (rows, time + 1) are their places. */
@@ -74,7 +74,7 @@ static void attend_to_history(void *data, int row) {
     const int64_t *places = a->ancestors + (long)row * length;
     const float *own = a->layer->tokens + (a->stored + row) * size;
     float scale = 1.0f / sqrtf((float)width), *out = a->out + (long)row * d->heads * width;
-    float *weights = malloc(length * sizeof(float));
+    float *weights = a->weights + (long)row * a->longest;
     for (int h = 0; h < d->heads; h++) {
         const long key = (long)(d->heads + h / shared) * width, value = key + (long)d->kv_heads * width;
         for (int t = 0; t < length; t++)
@@ -85,7 +85,6 @@ static void attend_to_history(void *data, int row) {
         for (int t = 0; t < length; t++)
             add_scaled(out + h * width, weights[t], a->layer->tokens + places[t] * size + value, width);
     }
-    free(weights);
 }
 
 static void attend_to_source(void *data, int row) {
@@ -93,7 +92,7 @@ static void attend_to_source(void *data, int row) {
     const Decoder *d = a->decoder;
     const int width = d->head_width, shared = d->heads / d->kv_heads;
     float scale = 1.0f / sqrtf((float)width), *out = a->out + (long)row * d->heads * width;
-    float *buffer = malloc(d->source * sizeof(float)), *kept = a->layer->source_weights;
+    float *buffer = a->weights + (long)row * a->longest, *kept = a->layer->source_weights;
     for (int h = 0; h < d->heads; h++) {
         const float *query = a->queries + ((long)row * d->heads + h) * width;
         const float *keys = a->layer->keys + (long)(h / shared) * d->source * width;
@@ -105,7 +104,6 @@ static void attend_to_source(void *data, int row) {
         memset(out + h * width, 0, width * sizeof(float));
         for (int s = 0; s < d->source; s++) add_scaled(out + h * width, weights[s], values + (long)s * width, width);
     }
-    free(buffer);
 }
 
 /* The input of a sub-layer, and the stream after its output was added. */
@@ -120,41 +118,47 @@ static void add(const Decoder *d, const Norm *norm, float *stream, int rows, con
     if (!d->is_pre_norm) normalize(norm, stream, rows, d->width, stream);
 }
 
-/* `stream` (rows, width), in place; the rows' tokens are put at the places `stored`, `stored` + 1, ... */
-void weft_transformer_step(
+/* `stream` (rows, width), in place; the rows' tokens are put at the places `stored`, `stored` + 1, ... Returns -1 if
+there is no memory, else 0. */
+int weft_transformer_step(
     const Decoder *d, float *stream, int rows, int time, int stored, const int64_t *ancestors) {
     const int queries = d->heads * d->head_width, all = queries + 2 * d->kv_heads * d->head_width;
     const int wide = d->activation & GATED ? 2 * d->inner : d->inner;
-    float *buffer = malloc(sizeof(float) * rows * (2L * d->width + 2L * queries + wide));
+    const int longest = d->source > time + 1 ? d->source : time + 1;
+    float *buffer = malloc(sizeof(float) * rows * (2L * d->width + 2L * queries + wide + longest));
+    if (!buffer) return -1;
     float *normal = buffer, *output = normal + (long)rows * d->width, *projected = output + (long)rows * d->width;
     float *attended = projected + (long)rows * queries, *hidden = attended + (long)rows * queries;
+    float *weights = hidden + (long)rows * wide;
+    int result = 0;
     for (int number = 0; number < d->count; number++) {
         const Layer *layer = d->layers + number;
         const Norm *norms = layer->norms;
-        Attention attention = {d, layer, ancestors, projected, attended, time, stored};
+        Attention attention = {d, layer, ancestors, projected, attended, weights, time, stored, longest};
         int history_threads = (long)rows * (time + 1) * queries > 32768 ? d->threads : 1;
         int source_threads = (long)rows * d->source * queries > 32768 ? d->threads : 1;
 
         float *tokens = layer->tokens + (long)stored * all;
-        linear(&layer->query_key_value, input(d, norms, stream, rows, normal), d->width, rows, tokens, d->threads);
+        result |= linear(&layer->query_key_value, input(d, norms, stream, rows, normal), d->width, rows, tokens, d->threads);
         if (d->turns)
             for (int r = 0; r < rows; r++) rotate(tokens + (long)r * all, d->turns + (long)time * d->head_width, d->heads + d->kv_heads, d->head_width);
         parallel(attend_to_history, &attention, rows, history_threads);
-        linear(&layer->output, attended, queries, rows, output, d->threads);
+        result |= linear(&layer->output, attended, queries, rows, output, d->threads);
         add(d, norms, stream, rows, output);
 
-        linear(&layer->query, input(d, norms + 1, stream, rows, normal), d->width, rows, projected, d->threads);
+        result |= linear(&layer->query, input(d, norms + 1, stream, rows, normal), d->width, rows, projected, d->threads);
         parallel(attend_to_source, &attention, rows, source_threads);
-        linear(&layer->source_output, attended, queries, rows, output, d->threads);
+        result |= linear(&layer->source_output, attended, queries, rows, output, d->threads);
         add(d, norms + 1, stream, rows, output);
 
-        linear(&layer->linear1, input(d, norms + 2, stream, rows, normal), d->width, rows, hidden, d->threads);
+        result |= linear(&layer->linear1, input(d, norms + 2, stream, rows, normal), d->width, rows, hidden, d->threads);
         activate(hidden, rows, d->inner, d->activation);
-        linear(&layer->linear2, hidden, d->inner, rows, output, d->threads);
+        result |= linear(&layer->linear2, hidden, d->inner, rows, output, d->threads);
         add(d, norms + 2, stream, rows, output);
     }
     normalize(&d->final_norm, stream, rows, d->width, stream);
     free(buffer);
+    return result;
 }
 
 typedef struct {
@@ -165,29 +169,31 @@ typedef struct {
     int32_t begin, end, longest;
 } Greedy;
 
-/* Greedy search: tokens, each with its log p, up to the end token or `longest` of them. Returns how many. */
+/* Greedy search: tokens, each with its log p, up to the end token or `longest` of them. Returns how many; -1: no
+memory. */
 int weft_transformer_greedy(const Decoder *d, const Greedy *search, int64_t *tokens, float *log_probs) {
     float *stream = malloc(sizeof(float) * (d->width + search->output.outputs)), *logits = stream + d->width;
     int64_t *ancestors = malloc(sizeof(int64_t) * search->longest);
-    int time = 0;
-    for (long token = search->begin; time < search->longest;) {
+    int time = 0, is_short = !stream || !ancestors;
+    for (long token = search->begin; !is_short && time < search->longest;) {
         const float *row = search->embedding + token * d->width;
         for (int i = 0; i < d->width; i++)
             stream[i] = row[i] * search->scale + (search->positions ? search->positions[(long)time * d->width + i] : 0.0f);
         ancestors[time] = time;
-        weft_transformer_step(d, stream, 1, time, time, ancestors);
-        linear(&search->output, stream, d->width, 1, logits, d->threads);
+        is_short = weft_transformer_step(d, stream, 1, time, time, ancestors)
+            || linear(&search->output, stream, d->width, 1, logits, d->threads);
+        if (is_short) break;
         float largest;
         token = first_largest(logits, search->output.outputs, &largest);
         log_probs[time] = largest - log_sum_exp(logits, search->output.outputs, largest);
         tokens[time++] = token;
-        if (token == search->end || isnan(largest)) break;
+        if (token == search->end || !isfinite(log_probs[time - 1])) break;
     }
     free(stream);
     free(ancestors);
-    return time;
+    return is_short ? -1 : time;
 }
 
-void weft_linear(const Linear *map, const float *x, int rows, float *y, int threads) {
-    linear(map, x, map->inputs, rows, y, threads);
+int weft_linear(const Linear *map, const float *x, int rows, float *y, int threads) {
+    return linear(map, x, map->inputs, rows, y, threads);
 }
