@@ -129,6 +129,15 @@ def parse_json(content: bytes | str, *, where: str, error: type[WeftError] = Che
         raise error(f"{where}: damaged; its JSON has a number with too many digits") from None
 
 
+def file_version(path: Path | str) -> tuple[int, ...]:
+    """A value that changes when a file does; empty if there is none."""
+    try:
+        state = Path(path).stat()
+    except (OSError, ValueError):
+        return ()
+    return state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
 def sync_folder(folder: Path) -> None:
     """Flush a folder's directory entries to disk."""
     handle = os.open(folder, os.O_RDONLY)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +100,7 @@ def foreign(own_run: Path, canaries: Path, tmp_path: Path) -> Path:
         {
             **{f"data.{split}": pairs for split in PAIRS},
             "data.prepared": str(canaries / "prepared"),
+            "data.terms": {"file": pairs},
             "tokenizer.file": str(canaries / "tokenizer.json"),
             "training.start": str(canaries / "run"),
             "evaluation.former": pairs,
@@ -117,8 +121,9 @@ def plant(run: Path, settings: dict[str, Any]) -> None:
 
 def test_every_path_of_a_recipe_is_planted(foreign: Path, canaries: Path) -> None:
     recipe = load_recipe(foreign / "recipe.toml").model_dump()
-    planted = {(section, name) for section, name in PATHS if str(canaries) in str(recipe[section][name])}
-    assert planted == set(PATHS) - {("tokenizer", "target_file")}  # it excludes a joint tokenizer
+    planted = {names for names in PATHS if str(canaries) in str(reduce(getitem, names, recipe))}
+    of_models = {("tokenizer", "target_file"), ("data", "fuzzy", "file")}  # which this one is none of; see below
+    assert planted == set(PATHS) - of_models
 
 
 @pytest.fixture
@@ -182,7 +187,10 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     "tune": [(["tune", "RUN", "--minutes", "0.01", "--out", "out"], "…")],  # to tune a recipe is to ask for its data
     "distill": [
         (["distill", "RUN", "--out", "out"], REFUSED),
-        (["distill", "RUN", "--data", "in.tsv", "--method", "word", "--out", "out", *ONE_STEP], None),
+        (
+            ["distill", "RUN", "--data", "in.tsv", "--method", "word", "--out", "out", *ONE_STEP],
+            REFUSED,
+        ),  # its glossary
     ],
     "back-translate": [(["back-translate", "RUN", "in.txt", "--out", "back.tsv"], "…")],
     "data": [
@@ -237,6 +245,83 @@ def test_no_command_reads_them(arguments, error, has_record, foreign, canaries, 
         assert code == 0, stderr
     elif error != "…":
         assert code == 2 and error in stderr and stderr.count("\n") == 1, stderr
+
+
+@pytest.fixture(scope="module")
+def with_memory(tiny, own_run, tmp_path_factory) -> Path:
+    """A run that was trained with the most similar pair as a source column."""
+    folder = tmp_path_factory.mktemp("memory")
+    changes = {f"data.{split}": f"{split}.tsv" for split in PAIRS} | {
+        **{"data.folder": str(own_run.parent), "data.options": {}, "tokenizer.kind": "word"},
+        **{"data.fuzzy.file": "train.tsv", "model.sources.count": 2},
+        **{"training.steps": 2, "training.validate_every": 2},
+    }
+    list(train(tiny(changes), folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture(params=["terms", "fuzzy"])
+def foreign_table(request, own_run, with_memory, canaries, tmp_path) -> Path:
+    """A run with all of its data, which its author has recorded, but for a glossary or a memory: a file of the user."""
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run if request.param == "terms" else with_memory, run)
+    for split, content in PAIRS.items():
+        (run / f"{split}.tsv").write_text(content, "utf-8")
+    data = {f"data.{split}": f"{split}.tsv" for split in PAIRS} | {"data.folder": "."}
+    plant(run, {**data, f"data.{request.param}": {"file": str(canaries / "pairs.tsv")}})
+    return run
+
+
+OF_TABLES = [
+    *(arguments for arguments, _ in TYPED),
+    ["data", "show", "RUN/recipe.toml", "--split", "test", "--set", "data.test=in.tsv"],
+    ["data", "show", "RUN/recipe.toml", "--set", "data.train=copy", "--set", "data.folder=."],
+    ["data", "check", "RUN/recipe.toml", "--set", "data.train=in.tsv", "--set", "data.folder=."],
+    ["distill", "RUN", "--data", "in.tsv", "--method", "sequence", "--out", "out", *ONE_STEP],
+    ["train", "RUN", "--resume", "--set", "training.steps=70"],
+]
+
+
+@pytest.mark.parametrize("arguments", OF_TABLES, ids=" ".join)
+def test_no_command_reads_a_glossary_or_a_memory(arguments, foreign_table, canaries, typed, tmp_path) -> None:
+    (tmp_path / "in.txt").write_text("a b\n", "utf-8")
+    (tmp_path / "in.tsv").write_text("a b\tb a\nc\tc\n" * 20, "utf-8")
+    (tmp_path / "r.toml").write_text("[data]\ntrain = 'in.tsv'\nvalid = 'in.tsv'\n", "utf-8")
+    with watching(canaries) as files:
+        code, stdout, stderr = typed(*(argument.replace("RUN", "foreign") for argument in arguments))
+    assert files == [], stderr
+    assert SECRET not in stdout + stderr
+    assert code == 0 or (code == 2 and stderr.count("\n") == 1), stderr
+    if arguments in (["evaluate", "RUN"], ["evaluate", "RUN", "in.tsv"]):  # terms are written into training pairs only
+        refused = f"data.fuzzy.file: {canaries}/pairs.tsv: {REFUSED}"
+        assert code == 0 if load_recipe("foreign/recipe.toml").data.terms.file else refused in stderr
+
+
+@pytest.mark.parametrize("special", ["pipe", "/dev/zero", ".", "link"])
+def test_a_glossary_or_a_memory_that_is_no_file(special, foreign_table, canaries, tmp_path) -> None:
+    """Opening a pipe would wait for its writer, and reading a device would not end."""
+    os.mkfifo(foreign_table / "pipe")
+    (foreign_table / "link").symlink_to(canaries / "pairs.tsv")
+    name = "terms" if load_recipe(foreign_table / "recipe.toml").data.terms.file else "fuzzy"
+    plant(foreign_table, {f"data.{name}": {"file": special}})
+    run = weft.load(foreign_table)
+    with watching(canaries) as files:
+        if name == "fuzzy":
+            with pytest.raises(DataError, match=r"data.fuzzy.file: .* nothing that the run was trained with"):
+                weft.evaluate(run)
+            with pytest.raises(DataError, match=r"data.fuzzy.file: .* nothing that the run was trained with"):
+                weft.evaluate(run, [("a b", "b a")])
+        else:
+            assert weft.evaluate(run)
+        reason = (
+            "has changed since|1 file now, 0 when" if special == "link" else f"not a regular file \\(data.{name}\\)"
+        )
+        with pytest.raises(DataError, match=reason):
+            list(train(run.recipe, foreign_table, resume=True))
+        if special != "link":
+            with pytest.raises(DataError, match=rf"data\.{name}\.file: .*: not a regular file"):
+                list(train(run.recipe, tmp_path / "new"))
+    assert files == []
 
 
 CORPORA: dict[str, Any] = {
@@ -346,8 +431,6 @@ def test_files_beside_the_folder_and_held_out_pairs(own_run, canaries, tmp_path)
 
 def test_a_pipe_is_not_opened(own_run, tmp_path) -> None:
     """It would wait for a writer forever."""
-    import os
-
     os.mkfifo(tmp_path / "pipe.tsv")
     run = tmp_path / "foreign"
     shutil.copytree(own_run, run)

@@ -822,6 +822,8 @@ def values_of(case):
         return st.lists(st.lists(st.integers(1, 2), min_size=2, max_size=2), max_size=4)
     if name == "tokenizer.new_languages":
         return st.dictionaries(texts, named, max_size=4)
+    if name in ("data.terms.file", "data.fuzzy.file"):
+        return named
     if annotation is str:
         return texts
     if name == "data.pipeline":

@@ -39,7 +39,7 @@ import numpy as np
 from weft.data.pairs import Pair, text_hashes
 from weft.data.reading.corpora import DatasetRows, exists, expand
 from weft.errors import CheckpointError, DataError, option, plural, warn
-from weft.files import parse_json, read_bounded, read_json, replacing, save_text
+from weft.files import file_version, parse_json, read_bounded, read_json, replacing, save_text
 
 if TYPE_CHECKING:
     from weft.data.preparation.corpora import CorpusEntry
@@ -89,8 +89,8 @@ class FileFingerprint(NamedTuple):
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):  # opening a pipe waits for its writer, and a device may have no end
             raise OSError(f"{path}: not a regular file")
-        version = state.st_ino, state.st_mtime_ns, state.st_ctime_ns
-        return cls(path.name, state.st_size, _hash(str(path.resolve()), state.st_size, pieces, version), pieces)
+        sha256 = _hash(str(path.resolve()), state.st_size, pieces, file_version(path))
+        return cls(path.name, state.st_size, sha256, pieces)
 
     @classmethod
     def of_all(cls, paths: Sequence[Path]) -> list[FileFingerprint]:
@@ -184,6 +184,8 @@ def check_unchanged(recipe: Recipe, run: Path) -> None:
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
     for split in USES:
         paths, before = _split_files(recipe, split), recorded.files.get(split, [])
+        if special := [path for path in paths if exists(str(path)) and not path.is_file()]:
+            raise DataError(f"{special[0]}: not a regular file (data.{split}); {remedy}")
         if not all(path.is_file() for path in paths):
             continue
         if len(before) != len(paths):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.data.columns.given_pairs import given_pairs
-from weft.data.fingerprints import Fingerprints, Overlap, check_recorded_files
+from weft.data.fingerprints import Fingerprints, Overlap
 from weft.data.pairs import BLANK_KIND, LENGTH_KIND, Pair, blank_error, is_blank, is_oversized
 from weft.data.reading.corpora import read
 from weft.errors import DataError, plural
@@ -157,12 +157,11 @@ def _usable_pairs(recipe: Recipe, pairs: GivenPairs) -> EvaluationPairs:
 
 def with_matches(recipe: Recipe, pairs: list[Pair]) -> list[Pair]:
     """The pairs with the column of data.fuzzy, if the recipe has one and their sources do not."""
-    from weft.data.preparation.corpora import glossary_and_memory_steps
+    from weft.data.preparation.corpora import check_glossary_or_memory, glossary_and_memory_steps
 
     if recipe.data.fuzzy.file is None:
         return pairs
-    if (run := recipe.run_of("train")) is not None:
-        check_recorded_files(run, "data.fuzzy.file", [Path(recipe.data.folder) / recipe.data.fuzzy.file])
+    check_glossary_or_memory(recipe, "fuzzy")
     [add_match] = [step.for_evaluation() for step in glossary_and_memory_steps(recipe) if not step.training_only]
     columns = recipe.model.sources.count
     given = [pair for pair in pairs if len(pair.source.split("\t")) < columns]

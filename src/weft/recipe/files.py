@@ -32,9 +32,10 @@ PATHS = (
     *(("data", name) for name in (*SPLITS, "prepared")),
     *(("tokenizer", name) for name in ("file", "target_file")),
     ("training", "start"),
+    *(("data", name, "file") for name in ("terms", "fuzzy")),
     ("evaluation", "former"),
 )
-"""Section and name of the settings that are paths, or contain paths."""
+"""Groups and names of the settings that are paths, or contain paths."""
 BUILT_IN_CORPORA = ("addition", "copy", "reverse", "sort", "dates", "grammar", "coreference", "trees", "drawn-digits")
 """Names of the built-in corpora (`weft.tasks.TASKS`, which imports the corpora); any other name is that of a file."""
 FILE_KEYS = ("file", "instructions", "dialogues", "name", "dataset")
@@ -134,7 +135,7 @@ def check_nesting(tree: Tree, *, where: str = "") -> None:
 def _extended(base: Tree, tree: Tree) -> Tree:
     """A recipe's own settings over those of the recipe that it extends."""
     data, base_data = tree.get("data", {}), base.get("data", {})
-    has_paths = any(isinstance(tree.get(section), dict) and name in tree[section] for section, name in PATHS)
+    has_paths = any(_has(tree, names) for names in PATHS)
     if isinstance(data, dict) and isinstance(base_data, dict) and "folder" not in data and has_paths:
         folder = str(base_data.get("folder", "."))  # the new paths do not refer to it
         base = with_paths(base, lambda name: str(Path(folder) / name))
@@ -147,7 +148,7 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
     for name, value in tree.items():
         below, path = base.get(name), f"{group}{name}"
         merged[name] = value
-        is_corpus = group == "data." and name != "holdout"  # one value
+        is_corpus = group == "data." and name not in ("holdout", "terms", "fuzzy")  # one value
         if isinstance(value, dict) and isinstance(below, dict) and not is_corpus:
             kind, is_stack = below.get("kind", "lstm"), path in ("model.encoder", "model.decoder")
             if not is_stack or value.get("kind", kind) == kind:  # a stack of another kind has other settings
@@ -155,15 +156,24 @@ def _merged(base: Tree, tree: Tree, group: str) -> Tree:
     return merged
 
 
-def with_paths(tree: Tree, change: Callable[[str], str], names: tuple[tuple[str, str], ...] = PATHS) -> Tree:
+def with_paths(tree: Tree, change: Callable[[str], str], settings: tuple[tuple[str, ...], ...] = PATHS) -> Tree:
     """The settings with every relative path changed."""
-    tree = dict(tree)
-    for section, name in names:
-        group = tree.get(section)
-        if isinstance(group, dict) and name in group:
-            replaced = _in_corpora if (section, name) in {("data", split) for split in SPLITS} else _in_path
-            tree[section] = {**group, name: replaced(group[name], change)}
+    for names in settings:
+        if _has(tree, names):
+            tree = _with_path(tree, names, change, _in_corpora if names[-1] in SPLITS else _in_path)
     return tree
+
+
+def _has(tree: Any, names: tuple[str, ...]) -> bool:
+    """Whether there is a setting with these groups and name."""
+    return not names or (isinstance(tree, dict) and names[0] in tree and _has(tree[names[0]], names[1:]))
+
+
+def _with_path(value: Any, names: tuple[str, ...], change: Callable[[str], str], replaced: Callable[..., Any]) -> Any:
+    """The settings with the paths in one of them changed."""
+    if not names:
+        return replaced(value, change)
+    return {**value, names[0]: _with_path(value[names[0]], names[1:], change, replaced)}
 
 
 def _in_corpora(value: Any, change: Callable[[str], str]) -> Any:

@@ -112,8 +112,8 @@ def _with_set_paths(tree: dict[str, Any], changes: Sequence[str]) -> dict[str, A
         return tree
     if Path(folder).resolve() == Path.cwd():  # where they are relative to already
         return tree
-    names = tuple(name for name in PATHS if name in changed)
-    return with_paths(tree, lambda name: str(Path.cwd() / name), names)
+    settings = tuple(names for names in PATHS if names in changed or names[:2] in changed)
+    return with_paths(tree, lambda name: str(Path.cwd() / name), settings)
 
 
 def _without_unset(tree: dict[str, Any], settings: type[Settings]) -> dict[str, Any]:

@@ -84,8 +84,9 @@ class Recipe(Settings):
         return self.of_run(None)
 
     def run_of(self, split: str) -> Path | None:
-        """The run folder that has the record of the files of a split; None if they are the user's own choice."""
-        return None if {split, "folder"} & self._accepted else self._run
+        """The run folder that has the record of the files of a split, of "terms" or of "fuzzy"; None if they are the
+        user's own choice. A folder is none: the names in it may be absolute, or lead out of it."""
+        return None if split in self._accepted else self._run
 
     @property
     def source_role(self) -> Literal["text", "prompt", "none"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from random import Random
 
@@ -107,3 +108,28 @@ def test_a_sentence_that_is_too_long_stays(copier: Translator, monkeypatch: pyte
     monkeypatch.setattr(Translator, "translate", refuse)
     result = translate_document(copier, read_document("a b\n" + "a " * 20, "text"))
     assert result.text.endswith("\n" + "a " * 20) and result.flags["untranslated"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("format", "pieces"),
+    [
+        ("html", ("<b>", "</b>", "<!--", "&amp;", "<a href='x", "<b>a</b> ", "<b><i>a ", "<p>a <b>b</p>")),
+        ("markdown", ("**", "[", "`", "> ", "*a* ", "[a](b) ", "![")),
+        ("text", ("{name} ", "%s ", '<x id="1"/> ', "http://a.b ")),
+    ],
+)
+def test_a_megabyte_of_tags(format: str, pieces: tuple[str, ...]) -> None:
+    """Text of tags only takes time in proportion to its size: 16 times the text 16 times as long, not 256 times.
+
+    All kinds of tags together have a megabyte.
+    """
+
+    def seconds(size: int) -> float:
+        start = time.process_time()
+        for piece in pieces:
+            translated(piece * (size // len(piece)), format, reordering(Random(1)))
+        return time.process_time() - start
+
+    size = 1_000_000 // 19
+    seconds(size // 16)  # what is compiled at the first call
+    assert seconds(size) < 100 * (seconds(size // 16) + 0.01)

@@ -129,6 +129,9 @@ class _Taken:
         self.free = end - start
         self.starts: list[int] = []
         self.ends: list[int] = []
+        self.run_starts: list[int] = []
+        """Those of parts with nothing between them, as one."""
+        self.run_ends: list[int] = []
 
     def add(self, start: int, end: int) -> None:
         if start < end:
@@ -136,6 +139,18 @@ class _Taken:
             self.starts.insert(position, start)
             self.ends.insert(position, end)
             self.free -= end - start
+            self._join(start, end)
+
+    def _join(self, start: int, end: int) -> None:
+        """Add a part to the runs beside it."""
+        first = last = bisect_left(self.run_starts, start)
+        if first and self.run_ends[first - 1] == start:
+            first -= 1
+            start = self.run_starts[first]
+        if last < len(self.run_starts) and self.run_starts[last] == end:
+            end = self.run_ends[last]
+            last += 1
+        self.run_starts[first:last], self.run_ends[first:last] = [start], [end]
 
     def overlaps(self, start: int, end: int) -> bool:
         position = bisect_right(self.ends, start)
@@ -155,15 +170,10 @@ class _Taken:
         if not self.free:
             return (self.outside(wish),) * 2
         wish = min(max(wish, self.start), self.end - 1)
-        position = bisect_right(self.ends, wish)
-        if position == len(self.starts) or self.starts[position] > wish:
+        position = bisect_right(self.run_ends, wish)
+        if position == len(self.run_starts) or self.run_starts[position] > wish:
             return wish, wish + 1
-        right = left = position
-        while right + 1 < len(self.starts) and self.starts[right + 1] == self.ends[right]:
-            right += 1
-        while left and self.ends[left - 1] == self.starts[left]:
-            left -= 1
-        after, before = self.ends[right], self.starts[left] - 1
+        after, before = self.run_ends[position], self.run_starts[position] - 1
         if after < self.end and (before < self.start or after - wish <= wish - before):
             return after, after + 1
         return (before, before + 1) if before >= self.start else (self.outside(wish),) * 2

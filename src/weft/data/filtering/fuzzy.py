@@ -20,6 +20,7 @@ from pydantic import Field
 from weft.data.filtering.steps import Kept, Step
 from weft.data.pairs import Pair, pair_hashes
 from weft.data.reading.translation_memory import MIN_SIMILARITY, TranslationMemory
+from weft.files import file_version
 from weft.recipe.base import Probability
 
 
@@ -52,7 +53,11 @@ class AddMatch(Step):
         return changed
 
 
-@lru_cache(maxsize=2)
 def read_memory(path: str) -> TranslationMemory:
-    """The memory of a file, read once by each process."""
+    """The memory of a file, read once by each process as long as the file does not change."""
+    return _read(path, file_version(path))
+
+
+@lru_cache(maxsize=2)
+def _read(path: str, version: tuple[int, ...]) -> TranslationMemory:
     return TranslationMemory.read(path)

@@ -24,6 +24,7 @@ from weft.data.filtering.sides import with_texts
 from weft.data.filtering.steps import Kept, Step
 from weft.data.pairs import Pair, pair_hashes
 from weft.data.reading.glossary import Glossary, annotated, is_missing
+from weft.files import file_version
 from weft.recipe.base import Probability
 
 FIRST_VARIANT = 0.5
@@ -55,7 +56,11 @@ class AnnotateTerms(Step):
         return changed
 
 
-@lru_cache(maxsize=2)
 def read_glossary(path: str) -> Glossary:
-    """The glossary of a file, read once by each process."""
+    """The glossary of a file, read once by each process as long as the file does not change."""
+    return _read(path, file_version(path))
+
+
+@lru_cache(maxsize=2)
+def _read(path: str, version: tuple[int, ...]) -> Glossary:
     return Glossary.read(path)

@@ -119,8 +119,8 @@ def find_corpora(recipe: Recipe, split: str, *, allow_missing: bool = False) -> 
     check_outside(recipe, given)
     if (run := recipe.run_of(given)) is not None:
         check_recorded(run, split, entries)
-        fuzzy = glossary_and_memory_files(recipe).get("fuzzy")
-        check_recorded_files(run, "data.fuzzy.file", [] if fuzzy is None else [fuzzy])
+    for setting in ("terms", "fuzzy") if split == "train" else ("fuzzy",):  # terms are for training pairs
+        check_glossary_or_memory(recipe, setting)
     entries = _split(recipe, split, entries)
     if recipe.tokenizer.reads_arrays:
         from weft.data.arrays.corpus import array_corpus
@@ -161,9 +161,9 @@ def has_corpus(recipe: Recipe, split: str) -> bool:
 def check_files(recipe: Recipe) -> None:
     """Fail if files that the recipe names are missing, and list them all. A prepared corpus needs no training files."""
     missing = [
-        f"data.{name}.file: {path.absolute()}: no such file"
+        f"data.{name}.file: {path.absolute()}: {'not a regular' if corpora.exists(str(path)) else 'no such'} file"
         for name, path in glossary_and_memory_files(recipe).items()
-        if not corpora.exists(str(path))
+        if not path.is_file()
     ]
     prepared = recipe.data.prepared
     is_prepared = prepared is not None and (Path(recipe.data.folder) / prepared).exists()
@@ -280,6 +280,13 @@ def glossary_and_memory_files(recipe: Recipe) -> dict[str, Path]:
     """The files that data.terms and data.fuzzy name, by these settings."""
     files = {"terms": recipe.data.terms.file, "fuzzy": recipe.data.fuzzy.file}
     return {name: Path(recipe.data.folder) / file for name, file in files.items() if file is not None}
+
+
+def check_glossary_or_memory(recipe: Recipe, setting: str) -> None:
+    """Fail if the file of data.terms or data.fuzzy is named by the recipe of a run that was not trained with it."""
+    run, path = recipe.run_of(setting), glossary_and_memory_files(recipe).get(setting)
+    if run is not None and path is not None:
+        check_recorded_files(run, f"data.{setting}.file", [path])
 
 
 def read_corpus(recipe: Recipe, split: str, row_errors: Counter[str] | None = None) -> Iterator[Pair]:

@@ -123,7 +123,8 @@ class DistillationRequest(NamedTuple):
         """The student, with the pairs whose sources the teacher translates."""
         teachers, method = self.teachers, self.method
         taught = read_tree(teachers.folders[0] / "recipe.toml")["data"]
-        settings = taught if data is None else {**taught, **pairs_of(data, folder)}
+        given = {} if data is None else pairs_of(data, folder)
+        settings = {**taught, **given}
         weight = [f"training.distillation={method.teacher_weight}"] if method.teacher_weight else []
         device = [] if teachers.device == "auto" else [f"training.device={teachers.device}"]
         changes = [*weight, *device, *self.changes]
@@ -131,8 +132,10 @@ class DistillationRequest(NamedTuple):
         recipe = made.recipe
         if not any(parse_change(change)[0] == ["summary"] for change in self.changes):
             recipe = recipe.model_copy(update={"summary": f"Distilled from {teachers} ({method.describe()})."})
-        if data is None and not accept_new_data:
-            recipe = recipe.of_run(teachers.folders[0])
+        if not accept_new_data:
+            changed = (parse_change(change)[0][:2] for change in self.changes)
+            own = {*given, *(name for section, *names in changed if section == "data" for name in names)}
+            recipe = recipe.of_run(teachers.folders[0], frozenset(own))
         made = made._replace(recipe=recipe)
         check_student(teachers, made)
         for split in ("train", "valid", "test"):
