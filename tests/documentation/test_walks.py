@@ -12,11 +12,13 @@ import torch
 
 import weft
 from fixtures.entered_files import entered_files
+from weft.fast.cpu import compiled
 from weft.runtime.replaceable import plain_only
 from weft.training.events import Step
 
 TO_THE_FIRST_UPDATE = 61
 ONE_SENTENCE = 28
+COMPILED = 3  # with the kernels in C, those that describe a Transformer to them
 RECIPE = """
 [data]
 train = "pairs.tsv"
@@ -88,4 +90,4 @@ def test_files_that_a_pair_and_a_sentence_enter(kind: str, tmp_path: Path) -> No
     assert {"training/update.py", "models/seq2seq.py", "ragged.py"} <= to_the_first_update.keys()
     assert {"search/beam.py", "text/words.py"} <= one_sentence.keys()
     assert len(to_the_first_update) <= TO_THE_FIRST_UPDATE, "\n".join(to_the_first_update)
-    assert len(one_sentence) <= ONE_SENTENCE, "\n".join(one_sentence)
+    assert len(one_sentence) <= ONE_SENTENCE + (COMPILED if compiled.loaded else 0), "\n".join(one_sentence)
