@@ -89,7 +89,7 @@ def alignment(
     *,
     quick: bool = False,
     scores: Sequence[str] = SCORES,
-    steps: int = 400,
+    steps: int = 600,
     sentences: int = 300,
 ) -> LabResult:
     """Run the lab. ``scores``: values of model.attention.score; ``sentences``: size of the test set."""
