@@ -73,9 +73,8 @@ in the lab `cost`, which is about seconds; elsewhere seconds are an illustration
 **Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised. The last column of the table has the
 verdict with seeds 4 to 6, which had not. Where the sets differ, or one is inconclusive, the section of the lab also has
 both together: six seeds have five degrees of freedom, and intervals less than half as wide. That was computed
-afterwards, so it is no verdict; by it `gradients`, `bottleneck`, `cost`, `bias`, `between` and `heads` hold, and `depth`
-does not. In
-`scores` it is left out: the best and the worst score of one set need not be those of the other.
+afterwards, so it is no verdict; by it `gradients`, `bottleneck`, `cost`, `bias`, `between` and `heads` hold, and
+`depth` does not. In `scores` it is left out: the best and the worst score of one set need not be those of the other.
 
 **What was measured how.** Since the first runs the professions of the built-in grammar were balanced, so its sentences
 are others. `statistical`, `scores`, `heads` and `alignment` were measured again with both sets of seeds. `alignment`
@@ -85,8 +84,8 @@ models with each seed. So was `between` measured, which had been inconclusive wi
 are of one model each.
 
 **Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each
-side, so one of three models that learns late is enough. That is so in `alignment`, `exposure`, `layers`, `lookahead` and,
-for the decoder, `depth`. Near 100 % the logit interval is wide, which decides `lengths` with seeds 4 to 6. In
+side, so one of three models that learns late is enough. That is so in `alignment`, `exposure`, `layers`, `lookahead`
+and, for the decoder, `depth`. Near 100 % the logit interval is wide, which decides `lengths` with seeds 4 to 6. In
 `statistical` both translators are alike with 100 pairs; in `scores` five of six scores are about as far apart as the
 threshold. Of `exposure`, two parts of three hold by both sets together: the gap grows, and scheduled sampling makes it
 smaller; that it makes fewer errors in all is not shown. Run such a lab with more seeds (`weft lab layers --seeds 10`)
