@@ -201,10 +201,14 @@ class TestFile:
         assert message.startswith(f"{tmp_path}/confidence.json: damaged") and "\n" not in message
         assert message.endswith(f"; remove it, then calibrate the run again: weft calibrate {tmp_path}")
 
-    def test_an_earlier_version_counts_as_none(self, calibrated: Path, tmp_path: Path) -> None:
+    def test_an_earlier_version(self, calibrated: Path, tmp_path: Path) -> None:
         content = json.loads((calibrated / FILE_NAME).read_text("utf-8"))
         (tmp_path / FILE_NAME).write_text(json.dumps({**content, "version": 1}), "utf-8")
-        assert read_confidence(tmp_path) is None
+        with pytest.raises(CheckpointError) as refused:
+            read_confidence(tmp_path)
+        assert str(refused.value) == (
+            f"{tmp_path}/confidence.json: version 1, of an earlier weft; calibrate again: weft calibrate {tmp_path}"
+        )
 
     def test_a_newer_version(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).write_text('{"version": 7}', "utf-8")
