@@ -3,15 +3,17 @@
 What a term is, and what counts as its occurrence, is said in `weft.search.constrained_beam`. Let the margin of a token
 be its log p less that of the most likely one. At each step of a hypothesis that lacks terms
 
-    the token that continues its longest match is taken, if its margin is at least −`PATIENCE`;
-    else the token that begins a variant of a missing term, if its margin is at least −`PATIENCE`;
+    within a match, the token that continues it is taken, if its margin is at least −`PATIENCE`, or whatever it is if a
+    token of the match was not the most likely one;
+    else, outside of a match, the token that begins a variant of a missing term, if its margin is at least −`PATIENCE`;
     else the most likely token.
 
 Of several, the one with the largest margin is taken. So a term stands where the model finds it plausible, in place of
-the word that it would rather have said. Where no such position comes, the output ends without the term. It is searched
-again: of each missing term the step with the largest margin is its position, and the first of these is filled. The
-tokens up to there and the term are a forced prefix, and the rest follows as above. Each search adds a term, unless the
-length limit leaves no room or a constraint forbids it: that output lacks it.
+the word that it would rather have said, and what was begun for a term becomes one. Where no such position comes, the
+output ends without the term. It is searched again: of each missing term the step with the largest margin is its
+position, and the first of these is filled. The tokens up to there and the term are a forced prefix, and the rest
+follows as above. Each search adds a term, unless the length limit leaves no room or a constraint forbids it: that
+output lacks it.
 
 Most sentences are searched once, in one batch with those that have no terms. Letters as in `weft.search.required`.
 """
@@ -45,6 +47,8 @@ class TermPathState(NamedTuple):
     """`PathState` of sentences with terms."""
 
     active_BK: Tensor
+    insists_BK: Tensor
+    """Whether a token of the match that the hypothesis is within was not the most likely one."""
     progress: TermProgress
 
 
@@ -84,7 +88,9 @@ def _of_sentences(request: SearchRequest, prefixes: dict[int, list[int]]) -> Sea
     """The request for some of its sentences, with forced prefixes."""
     rows = list(prefixes)
     names = ("max_lengths", "source_lengths", "min_lengths", "required")
-    values = {name: [getattr(request, name)[row] for row in rows] for name in names if len(getattr(request, name))}
+    values: dict[str, Any] = {
+        name: [getattr(request, name)[row] for row in rows] for name in names if len(getattr(request, name))
+    }
     loop = None if request.loop is None else request.loop.of_sentences(rows)
     memory = select(request.memory, torch.tensor(rows, device=request.device))
     return replace(request, memory=memory, prefixes=list(prefixes.values()), loop=loop, **values)
@@ -120,7 +126,8 @@ class TermPathStart(PathStart):
 
     def extra(self, inputs: SearchInputs) -> Any:
         assert inputs.limits.required is not None
-        return TermPathState(super().extra(inputs).active_BK, inputs.limits.required.start(1))
+        active_BK = super().extra(inputs).active_BK
+        return TermPathState(active_BK, torch.zeros_like(active_BK), inputs.limits.required.start(1))
 
 
 @dataclass(frozen=True)
@@ -147,12 +154,17 @@ class TermPathStep(PathStep):
         best_scores_R1 = scores_RV.gather(1, best_R1)
         margins_RX = scores_RV.gather(1, next_RX.clamp(min=0)) - best_scores_R1
         margins_RX = margins_RX.masked_fill((next_RX < 0) | best_scores_R1.isneginf(), FORBIDDEN)
-        tokens_R1 = best_R1
-        begin_margins_RX, continue_margins_RX = margins_RX.chunk(2, 1)
         begin_RX, continue_RX = next_RX.chunk(2, 1)
-        for some_RX, tokens_RX in ((begin_margins_RX, begin_RX), (continue_margins_RX, continue_RX)):
-            margin_R1, index_R1 = some_RX.max(1, keepdim=True)
-            tokens_R1 = torch.where(margin_R1 >= -PATIENCE, tokens_RX.gather(1, index_R1), tokens_R1)
+        begin_margins_RX, continue_margins_RX = margins_RX.chunk(2, 1)
+        begin_margin_R1, begin_R1 = begin_margins_RX.max(1, keepdim=True)
+        continue_margin_R1, continue_R1 = continue_margins_RX.max(1, keepdim=True)
+        is_within_R1 = (continue_RX >= 0).any(1, keepdim=True)
+        insists_R1 = paths.insists_BK & ~continue_margin_R1.isneginf()
+        continues_R1 = insists_R1 | (continue_margin_R1 >= -PATIENCE)
+        begins_R1 = ~is_within_R1 & (begin_margin_R1 >= -PATIENCE)
+        tokens_R1 = torch.where(begins_R1, begin_RX.gather(1, begin_R1), best_R1)
+        tokens_R1 = torch.where(continues_R1, continue_RX.gather(1, continue_R1), tokens_R1)
+        insists_R1 = (continues_R1 & insists_R1) | ((continues_R1 | begins_R1) & (tokens_R1 != best_R1))
         scores_R1 = scores_RV.gather(1, tokens_R1)
         log_probs_R1 = (log_probs_RV.gather(1, tokens_R1) - sums_R1).masked_fill(scores_R1.isneginf(), FORBIDDEN)
         chosen = tokens_R1[:, 0], log_probs_R1[:, 0], None if log_probs_RV is scores_RV else scores_R1[:, 0], None
@@ -160,8 +172,8 @@ class TermPathStep(PathStep):
         only_first_B1 = torch.zeros_like(paths.active_BK, dtype=torch.int64)
         progress = matches.advance(tokens_R1).of(only_first_B1, len(tokens_R1))
         margins_BC, variants_BC = begin_margins_RX.unflatten(1, terms.lengths_BCA.shape[1:]).max(2)
-        after = after._replace(extra=TermPathState(after.extra.active_BK, progress))
-        return after, TermPathRecord(*record, margins_BC, variants_BC)
+        after = after._replace(extra=TermPathState(after.extra.active_BK, insists_R1, progress))
+        return after, TermPathRecord(*record[:5], None, margins_BC, variants_BC)
 
 
 class _Steps(NamedTuple):

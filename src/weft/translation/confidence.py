@@ -230,7 +230,9 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
             f"{path}: version {version}; this weft reads up to {VERSION}: update weft, or remove the file"
         )
     if isinstance(version, int) and version < VERSION:
-        raise CheckpointError(f"{path}: version {version}, of an earlier weft; calibrate again: weft calibrate {folder}")
+        raise CheckpointError(
+            f"{path}: version {version}, of an earlier weft; calibrate again: weft calibrate {folder}"
+        )
     try:
         model = _model_of(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
