@@ -39,8 +39,8 @@ from weft.search.required import TermProgress
 from weft.search.sampling import GREEDY, PathStart, PathStep, greedy_search
 from weft.tree import Tree, map_tree, select
 
-PATIENCE = 3.0
-"""The log p that a step may lose for a term: a twentieth of the probability of the most likely token is enough."""
+PATIENCE = 2.0
+"""The log p that a step may lose for a term: 14 % of the probability of the most likely token is enough."""
 
 
 class TermPathState(NamedTuple):
