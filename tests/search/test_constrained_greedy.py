@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.search_requests import greedy, request
+from fixtures.search_requests import greedy, greedy_with_terms
 from fixtures.small_networks import neural
 from fixtures.table_model import END, Table, ending_model, log_probability, script, table
 from weft.ragged import Ragged
-from weft.search.constrained_greedy import PATIENCE, greedy_search_with_terms, occurrences
+from weft.search.constrained_greedy import PATIENCE, occurrences
 from weft.search.constraints import BannedPhrases, NoLoops, RepetitionPenalty
 from weft.search.interface import Hypothesis
 from weft.search.loop import StepLoop
@@ -23,8 +25,8 @@ others = st.sampled_from([0, 1, 3, 4])
 terms = st.lists(st.lists(st.lists(others, min_size=1, max_size=3), min_size=1, max_size=2), max_size=3)
 
 
-def search(model, memory, limits, required, ranking=Ranking("none"), **values) -> list[list[Hypothesis]]:
-    return greedy_search_with_terms(model, request(memory, limits, required=required, **values), ranking)
+def search(model, memory, limits, required, **values) -> Sequence[list[Hypothesis]]:
+    return greedy_with_terms(model, memory, limits, required=required, **values)
 
 
 def has_all(tokens: list[int], required: list[list[list[int]]]) -> bool:
