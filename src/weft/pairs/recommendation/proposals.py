@@ -33,9 +33,9 @@ MANY_SENTENCES = 100_000
 """Pairs of sentences from which on a recurrent network is not worth a try."""
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
-OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
+OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings", "R-Drop"})
 """Topics of choices that another model takes the place of."""
-FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup")
+FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup", "consistency")
 """Settings of [training] that depend on the network."""
 
 
@@ -189,7 +189,7 @@ def _schedule(
     profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """Settings of [training] that depend on the network, except those that were given."""
-    training = as_tree(choose_training(profile, task, tree, device))["training"]
+    training = {"consistency": 0.0, **as_tree(choose_training(profile, task, tree, device))["training"]}
     return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
 
 
