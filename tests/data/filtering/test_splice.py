@@ -42,7 +42,8 @@ def test_spliced_words_follow_the_rules_and_are_made_of_two(context):
     for pair in made:
         assert pair.target == spelled(pair.source) and pair.source not in sources
         assert any(
-            pair.source == first[:cut] + second[place:] and first[cut : cut + context] == second[place : place + context]
+            pair.source == first[:cut] + second[place:]
+            and first[cut : cut + context] == second[place : place + context]
             for first, second in product(sources, sources)
             for cut in range(1, len(first) - context)
             for place in range(len(second) - context)
@@ -51,14 +52,22 @@ def test_spliced_words_follow_the_rules_and_are_made_of_two(context):
 
 
 def test_splicing_is_a_function_of_pairs_and_seed():
-    runs = [Pipeline([Splice(context=1)], seed=seed).run(PAIRS, variant).pairs for seed, variant in ((1, 0), (1, 0), (2, 0))]
+    runs = [
+        Pipeline([Splice(context=1)], seed=seed).run(PAIRS, variant).pairs for seed, variant in ((1, 0), (1, 0), (2, 0))
+    ]
     assert runs[0] == runs[1] != runs[2]
     unchanged = sum(pair == before for pair, before in zip(runs[0], PAIRS, strict=True))
     assert 0.3 * len(PAIRS) < unchanged < 0.9 * len(PAIRS)
 
 
 def test_letters_of_syllables_and_characters_of_names():
-    pairs = [Pair("가나", "kana"), Pair("바나", "pana"), Pair("가다", "kata"), Pair("바마", "pama"), Pair("나마", "nama")]
+    pairs = [
+        Pair("가나", "kana"),
+        Pair("바나", "pana"),
+        Pair("가다", "kata"),
+        Pair("바마", "pama"),
+        Pair("나마", "nama"),
+    ]
     step = Splice(context=1, probability=1.0, unit="characters")
     made = {pair for variant in range(20) for pair in step.apply(pairs, bytes([variant]))} - {*pairs}
     latin = dict(zip("가나다바마", ("ka", "na", "ta", "pa", "ma"), strict=True))

@@ -99,6 +99,19 @@ def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
     assert not probe_recipe(spelling).data.holdout.structure
 
 
+def test_probes_are_trained_without_r_drop(tmp_path: Path) -> None:
+    pairs = [(f"{first} {second} .", f"{second} {first} !") for first, second in kinds.sentences(6_000)]
+    candidates = propose(recommended(tmp_path, pairs, "training.device=cuda"), [], "cuda")
+    alphas = [candidate.recipe.training.consistency for candidate in candidates]
+    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent", "unsmoothed"]
+    assert alphas == [5.0, 0.0, 5.0]
+    for candidate, alpha in zip(candidates, alphas, strict=True):
+        assert not probe_recipe(candidate).training.consistency
+        assert any(line.startswith("R-Drop: ") for line in candidate.lines) == bool(alpha)
+        rate = next(line for line in candidate.lines if line.startswith("learning rate: "))
+        assert rate.startswith(f"learning rate: {candidate.recipe.training.learning_rate:g}, ")
+
+
 def test_what_was_given_is_the_same_in_all(tmp_path: Path) -> None:
     changes = ("training.learning_rate=0.123", "training.label_smoothing=0.05", "data.max_length=77")
     given = [["training", "learning_rate"], ["training", "label_smoothing"], ["data", "max_length"]]

@@ -34,6 +34,8 @@ from weft.recipe.base import Count, Probability
 
 MOST_UNITS = 3
 """Target units that a source unit is aligned with at most."""
+TRIES = 5
+"""Places that are drawn at most for a word that is not one of the corpus."""
 ROUNDS = 8
 SMOOTHING, OUTCOMES = 0.02, 100
 """δ, and the number of outcomes |·| that share it."""
@@ -42,6 +44,11 @@ DIAGONAL, OTHER_THAN_ONE = 4.0, 0.5
 other than one."""
 MANY_UNITS = 1.0
 """The cost of the largest number of target units, in all other rounds."""
+
+UNSEEN = ("unseen",) * (MOST_UNITS + 1)
+"""A key that no target units of an alignment have."""
+NEVER_ALIGNED = {UNSEEN: 0.0}
+"""Costs of a unit that is in no alignment: it may be aligned with anything."""
 
 Chunk = tuple[str, tuple[str, ...]]
 """A unit of a source, and the target units that it is aligned with."""
@@ -66,21 +73,20 @@ class Splice(Step):
         changed: Kept = []
         for pair, seed, chunks in zip(pairs, pair_hashes(pairs, key), aligned, strict=True):
             random.seed(seed)
-            other = None
-            if chunks is not None and random.random() < self.probability:
-                other = self._spliced(chunks, places, aligned, random)
-            changed.append(pair if other is None or other[0] in known else Pair(*other))
+            tries = TRIES if chunks is not None and random.random() < self.probability else 0
+            drawn = (self._spliced(chunks, places, aligned, random) for _ in range(tries))
+            changed.append(next((Pair(*other) for other in drawn if other and other[0] not in known), pair))
         return changed
 
     def _spliced(
         self,
-        chunks: tuple[Chunk, ...],
+        chunks: tuple[Chunk, ...] | None,
         places: dict[tuple[Chunk, ...], list[tuple[int, int]]],
         aligned: Sequence[tuple[Chunk, ...] | None],
         random: Random,
     ) -> tuple[str, str] | None:
         """The texts of a new pair; None if the words do not differ after the place that was drawn."""
-        if len(chunks) < self.context + 2:
+        if chunks is None or len(chunks) < self.context + 2:
             return None
         start = random.randrange(1, len(chunks) - self.context)
         row, place = random.choice(places[chunks[start : start + self.context]])
@@ -116,44 +122,56 @@ def _texts(chunks: Sequence[Chunk], separator: str) -> tuple[str, str]:
 
 def align(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[tuple[Chunk, ...] | None]:
     """The most likely monotonic alignment of each pair; None if the target is too long for its source."""
-    counts: Counter[Chunk] = Counter()
-    aligned: list[tuple[Chunk, ...] | None] = []
-    for _ in range(ROUNDS):
-        totals: Counter[str] = Counter()
-        for (unit, _units), count in counts.items():
-            totals[unit] += count
-        aligned = [_best_path(source, target, counts, totals) for source, target in pairs]
-        counts = Counter(chunk for chunks in aligned for chunk in chunks or ())
+    aligned = [_best_path(source, tuple(target), None) for source, target in pairs]
+    for _ in range(ROUNDS - 1):
+        costs = _costs(aligned)
+        aligned = [_best_path(source, tuple(target), costs) for source, target in pairs]
     return aligned
 
 
+def _costs(aligned: Sequence[tuple[Chunk, ...] | None]) -> dict[str, dict[tuple[str, ...], float]]:
+    """−log p(units | unit) for each unit and what it was aligned with; under `UNSEEN` that of anything else."""
+    counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for chunks in aligned:
+        for unit, units in chunks or ():
+            counts[unit][units] += 1
+    costs = {}
+    for unit, seen in counts.items():
+        total = math.log(seen.total() + SMOOTHING * OUTCOMES)
+        costs[unit] = {units: total - math.log(count + SMOOTHING) for units, count in seen.items()}
+        costs[unit][UNSEEN] = total - math.log(SMOOTHING)
+    return costs
+
+
 def _best_path(
-    source: Sequence[str], target: Sequence[str], counts: Counter[Chunk], totals: Counter[str]
+    source: Sequence[str], target: tuple[str, ...], costs: dict[str, dict[tuple[str, ...], float]] | None
 ) -> tuple[Chunk, ...] | None:
-    """The cheapest alignment of a pair, by the dynamic program over positions (i, j) of both sides."""
-    costs = {0: 0.0}
+    """The cheapest alignment of a pair, by the dynamic program over positions (i, j) of both sides.
+
+    ``costs``: None in the first round.
+    """
+    best = {0: 0.0}
     steps: list[dict[int, int]] = []
-    for i, unit in enumerate(source):
+    for i, unit in enumerate(source, 1):
         following: dict[int, float] = {}
         taken: dict[int, int] = {}
-        for j, before in costs.items():
-            for number in range(min(MOST_UNITS, len(target) - j) + 1):
-                end = j + number
-                if counts:
-                    share = (counts[unit, tuple(target[j:end])] + SMOOTHING) / (totals[unit] + SMOOTHING * OUTCOMES)
-                    cost = before - math.log(share) + MANY_UNITS * (number == MOST_UNITS)
+        of_unit = None if costs is None else costs.get(unit, NEVER_ALIGNED)
+        for j, before in best.items():
+            for end in range(j, min(j + MOST_UNITS, len(target)) + 1):
+                if of_unit is None:
+                    distance = abs(end / max(1, len(target)) - i / len(source))
+                    cost = before + DIAGONAL * distance + OTHER_THAN_ONE * (end != j + 1)
                 else:
-                    distance = abs(end / max(1, len(target)) - (i + 1) / len(source))
-                    cost = before + DIAGONAL * distance + OTHER_THAN_ONE * (number != 1)
+                    cost = before + of_unit.get(target[j:end], of_unit[UNSEEN]) + MANY_UNITS * (end == j + MOST_UNITS)
                 if cost < following.get(end, math.inf):
-                    following[end], taken[end] = cost, number
-        costs = following
+                    following[end], taken[end] = cost, j
+        best = following
         steps.append(taken)
-    if len(target) not in costs or not source:
+    if len(target) not in best or not source:
         return None
     chunks: list[Chunk] = []
-    j = len(target)
+    end = len(target)
     for unit, taken in zip(reversed(source), reversed(steps), strict=True):
-        chunks.append((unit, tuple(target[j - taken[j] : j])))
-        j -= taken[j]
+        chunks.append((unit, target[taken[end] : end]))
+        end = taken[end]
     return tuple(reversed(chunks))
