@@ -99,16 +99,11 @@ def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
     assert not probe_recipe(spelling).data.holdout.structure
 
 
-def test_probes_are_trained_without_r_drop(tmp_path: Path) -> None:
-    pairs = [(f"{first} {second} .", f"{second} {first} !") for first, second in kinds.sentences(6_000)]
-    candidates = propose(recommended(tmp_path, pairs, "training.device=cuda"), [], "cuda")
-    alphas = [candidate.recipe.training.consistency for candidate in candidates]
-    assert [candidate.name for candidate in candidates] == ["transformer", "recurrent", "unsmoothed"]
-    assert alphas == [5.0, 0.0, 5.0]
-    for candidate, alpha in zip(candidates, alphas, strict=True):
-        assert not probe_recipe(candidate).training.consistency
-        assert any(line.startswith("R-Drop: ") for line in candidate.lines) == bool(alpha)
-        rate = next(line for line in candidate.lines if line.startswith("learning rate: "))
+def test_a_candidate_names_its_own_learning_rate(tmp_path: Path) -> None:
+    candidates = propose(recommended(tmp_path, SPELLING), [], "cpu")
+    assert len({candidate.recipe.training.learning_rate for candidate in candidates}) > 1
+    for candidate in candidates:
+        [rate] = [line for line in candidate.lines if line.startswith("learning rate: ")]
         assert rate.startswith(f"learning rate: {candidate.recipe.training.learning_rate:g}, ")
 
 

@@ -162,32 +162,9 @@ def test_words_on_a_cpu_are_trained_for_minutes() -> None:
     ],
 )
 def test_the_learning_rate(pairs: int, changes: dict[str, Any], few: str | None, rate: float) -> None:
-    training = _trained("text", {"pairs": pairs}, "cpu", model=TRANSFORMER | changes, few_epochs=few)["training"]
-    assert training["learning_rate"] == rate and "consistency" not in training
+    training = _trained("text", {"pairs": pairs}, model=TRANSFORMER | changes, few_epochs=few)["training"]
+    assert training["learning_rate"] == rate
     assert (training["batch_tokens"] == 512) == (few is not None)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "changes", "options", "expected"),
-    [
-        (4_999, {}, {}, (0.0, 0.0005)),
-        (5_000, {}, {}, (5.0, 0.001)),
-        (40_000, {}, {}, (5.0, 0.002)),
-        (40_001, {}, {}, (5.0, 0.001)),
-        (100_000, {}, {}, (5.0, 0.001)),
-        (100_001, {}, {}, (0.0, 0.001)),
-        (40_000, {"targets_per_source": 3.0}, {}, (0.0, 0.001)),
-        (40_000, {}, {"device": "cpu"}, (0.0, 0.001)),
-        (40_000, {}, {"model": RECURRENT}, (0.0, 0.001)),
-        (40_000, {}, {"few_epochs": "2 min"}, (0.0, 0.001)),
-    ],
-)
-def test_r_drop_is_for_sentences_that_a_gpu_reads_often(
-    pairs: int, changes: dict[str, Any], options: dict[str, Any], expected: tuple[float, float]
-) -> None:
-    training = _trained("text", {"pairs": pairs, **changes}, **options)["training"]
-    assert (training.get("consistency", 0.0), training["learning_rate"]) == expected
-    assert "consistency" not in _trained("formal", {"pairs": pairs})["training"]
 
 
 def test_small_batches() -> None:

@@ -1,6 +1,6 @@
 """New words from two words: the first part of one and the last part of another, on both sides of a pair.
 
-    (u c v, u' c' v')  and  (w c z, w' c' z')   →   (u c z, u' c' z')
+    (u c v, u' c' v')  and  (w c z, w' c' z')   →   (u c z, u' c' z')        station, table  →  stable
 
 c → c' are `context` units of the source and the units of the target that they are aligned with: the same ones in both
 words, so that neither part has neighbors there that it did not have. Pronunciations and transcriptions follow their

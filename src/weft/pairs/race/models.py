@@ -89,8 +89,7 @@ class FurtherModels:
         """Train the run, and further models of its recipe."""
         start = time.monotonic()
         finished: Finished | None = None
-        probed_alike = not self.run.recipe.training.consistency  # probes are trained without R-Drop
-        observed = self.record.step_seconds if probed_alike else None
+        observed = self.record.step_seconds
         training = train_planned(self.run, self.options, models=self.planned, step_seconds=observed)
         with closing(training) as events:
             for event in self._observed(events):

@@ -30,8 +30,7 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     """The recipe of a candidate with the validations of a probe, and a learning rate that does not decay after warmup.
 
     Steps and validations are fitted to the time later. In the few steps of a probe a rate that decays to zero learns
-    less, and R-Drop, which prevents what happens late, takes twice as long a step. In a formal language some structures
-    are held out, for the probe only: the winner is trained on all pairs.
+    less. In a formal language some structures are held out, for the probe only: the winner is trained on all pairs.
     """
     recipe, settings = candidate.recipe, candidate.recipe.training
     if candidate.by_structure and not recipe.data.holdout.structure:
@@ -41,7 +40,6 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
         "valid_sentences": min(settings.valid_sentences, PROBE_SENTENCES),
         "patience": 0,
         "schedule": "constant",
-        "consistency": 0.0,
     }
     return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 

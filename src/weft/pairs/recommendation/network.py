@@ -31,12 +31,8 @@ MANY_PAIRS = 5_000
 heart."""
 SMALL = (2, 2), 256, 1024, 4
 """Layers, width, inner width and heads of a Transformer for which there is little time."""
-MOST_CONSISTENT = 100_000
-"""Pairs of sentences up to which R-Drop is worth that each step takes twice as long."""
 ROTARY = ("formal", "copying")
 """Tasks in which distances matter more than places; models that copy cannot be exported anyway (docs/own-pairs.md)."""
-SOON_MEMORIZED = 40_000
-"""Pairs of sentences up to which a Transformer has more dropout than usual, or a higher learning rate with R-Drop."""
 KEPT_CHARACTERS = 0.6
 """The share of the shorter side's characters that the other side has in the same order, for hard attention."""
 
@@ -63,7 +59,7 @@ def choose_model(
             Choice("model", "LSTM 256 with attention", reason, {**recurrent("lstm", 256, 256), **feeding}),
             Choice("dropout", "0.4", "few pairs", {"model.dropout": 0.4}),
         ]
-    return _transformer(profile, task, device, few_epochs)
+    return _transformer(profile, task, few_epochs)
 
 
 def recurrent(cell: str, hidden: int, embedding: int) -> dict[str, Any]:
@@ -123,7 +119,7 @@ def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[C
             Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
             Choice("dropout", "0.5", f"{number} of words, soon memorized", {"model.dropout": 0.5}),
-            *splice_words(task),
+            *splice_words(task, 1 if few else 2),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"
@@ -181,7 +177,7 @@ def _commands(profile: PairProfile) -> list[Choice]:
     ]
 
 
-def _transformer(profile: PairProfile, task: TaskProfile, device: Device, few_epochs: str | None) -> list[Choice]:
+def _transformer(profile: PairProfile, task: TaskProfile, few_epochs: str | None) -> list[Choice]:
     layers, hidden, feed_forward, heads = _size(profile, task)
     reason = f"{profile.pairs:,} pairs"
     if few_epochs is not None and task.kind != "answer":
@@ -196,16 +192,8 @@ def _transformer(profile: PairProfile, task: TaskProfile, device: Device, few_ep
         reason = f"{rare:.0%} of the rare target words are in the source"
         choices.append(Choice("copying", "yes", reason, {"model.copy": True}))
     dropout, reason = (0.1, "too few epochs to learn pairs by heart") if few_epochs else _dropout(profile, task)
-    if has_consistency(profile, task, device) and not few_epochs:
-        dropout, reason = min(dropout, 0.3), f"{profile.pairs:,} pairs, and R-Drop"
     choices.append(Choice("dropout", str(dropout), reason, {"model.dropout": dropout}))
     return choices
-
-
-def has_consistency(profile: PairProfile, task: TaskProfile, device: Device) -> bool:
-    """Whether a Transformer for this task is trained with R-Drop: sentences that a GPU reads many times."""
-    few_enough = FEW_SENTENCES <= profile.pairs <= MOST_CONSISTENT
-    return task.kind == "text" and device == "cuda" and few_enough and profile.targets_per_source < 3
 
 
 def _size(profile: PairProfile, task: TaskProfile) -> tuple[tuple[int, int], int, int, int]:
@@ -243,7 +231,7 @@ def _dropout(profile: PairProfile, task: TaskProfile) -> tuple[float, str]:
         return 0.1, f"long targets of a closed vocabulary: {profile.target.tokens.mean:.0f} tokens on average"
     if profile.targets_per_source >= 3:
         return 0.1, f"{profile.targets_per_source:.0f} targets a source: hard to learn by heart"
-    if task.kind == "text" and pairs <= SOON_MEMORIZED:
+    if task.kind == "text" and pairs <= 40_000:
         return 0.4, f"only {pairs:,} pairs"
     for limit, dropout in ((400_000, 0.3), (2_000_000, 0.2)):
         if pairs <= limit:

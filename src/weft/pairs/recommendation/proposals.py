@@ -33,9 +33,9 @@ MANY_SENTENCES = 100_000
 """Pairs of sentences from which on a recurrent network is not worth a try."""
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
-OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings", "R-Drop"})
+OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
 """Topics of choices that another model takes the place of."""
-FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup", "consistency")
+FROM_SCHEDULE = ("steps", "save_every", "validate_every", "learning_rate", "warmup")
 """Settings of [training] that depend on the network."""
 
 
@@ -189,7 +189,7 @@ def _model(choices: list[Choice], recommended: dict[str, Any]) -> dict[str, Any]
 
 def _schedule(choices: list[Choice], given: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Settings of [training] that depend on the network, except those that were given."""
-    training = {"consistency": 0.0, **as_tree(choices)["training"]}
+    training = as_tree(choices)["training"]
     return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
 
 

@@ -8,7 +8,7 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.kinds import PUNCTUATED, UNSPACED, TaskProfile
-from weft.pairs.recommendation.network import MANY_PAIRS, SOON_MEMORIZED, has_consistency
+from weft.pairs.recommendation.network import MANY_PAIRS
 from weft.pairs.recommendation.speed import steps_in
 
 VALIDATIONS = 20
@@ -23,8 +23,6 @@ FEW_EPOCHS_BATCH, FEW_EPOCHS_RATE = 512, 0.001
 """Tokens of a batch and learning rate where there is time for a few epochs only: many small steps."""
 LOCATION_BATCH = 256
 """Tokens of a batch with location attention: the noise of small batches finds rules that large ones miss."""
-CONSISTENCY = 5.0
-"""α of R-Drop (Liang et al. 2021 use 5 for translation)."""
 CODE_BATCH, CODE_RATE = 1_024, 0.0005
 """Tokens of a batch at most, and learning rate, for formal languages with copied names."""
 WORD_MINUTES = 12
@@ -52,8 +50,7 @@ def choose_training(
         if affordable < steps:
             steps, reason = affordable, f"about {WORD_MINUTES} minutes on two CPU cores"
     steps = given_steps or steps
-    consistent = not few_epochs and _is_transformer(tree) and has_consistency(profile, task, device)
-    rate = FEW_EPOCHS_RATE if few_epochs else _learning_rate(profile, task, tree, consistent=consistent)
+    rate = FEW_EPOCHS_RATE if few_epochs else _learning_rate(profile, task, tree)
     warmup = min(max(50, steps // 10), 2_000, steps // 4)
     settings: dict[str, Any] = {"training.steps": steps, "training.save_every": steps}
     settings |= {"training.validate_every": min(max(25, steps // VALIDATIONS), steps)}
@@ -65,7 +62,6 @@ def choose_training(
         _duration(task, steps, reason, settings),
         Choice("learning rate", f"{rate:g}, cosine", f"warmup of {warmup:,} steps", schedule),
         _smoothing(task),
-        *([_consistency(profile)] if consistent else []),
         _metric(profile, task, device),
     ]
     if task.kind == "answer":
@@ -156,24 +152,14 @@ def _is_code(task: TaskProfile) -> bool:
     return task.kind == "copying" and task.is_formal
 
 
-def _learning_rate(profile: PairProfile, task: TaskProfile, tree: dict[str, Any], *, consistent: bool) -> float:
+def _learning_rate(profile: PairProfile, task: TaskProfile, tree: dict[str, Any]) -> float:
     encoder = tree["model"]["encoder"]
-    if not _is_transformer(tree):
+    if encoder["kind"] != "transformer":
         return 0.001
     if _is_code(task):
         return CODE_RATE
     rate = 0.0005 if profile.pairs < 10_000 or encoder["hidden"] >= 512 else 0.001
-    regularized = tree["model"]["dropout"] >= 0.4 or (consistent and profile.pairs <= SOON_MEMORIZED)
-    return 2 * rate if regularized else rate
-
-
-def _is_transformer(tree: dict[str, Any]) -> bool:
-    return bool(tree["model"]["encoder"]["kind"] == "transformer")
-
-
-def _consistency(profile: PairProfile) -> Choice:
-    reason = f"two passes with other dropout agree; {profile.pairs:,} pairs are soon learned by heart"
-    return Choice("R-Drop", f"α {CONSISTENCY:g}", reason, {"training.consistency": CONSISTENCY})
+    return 2 * rate if tree["model"]["dropout"] >= 0.4 else rate
 
 
 def _smoothing(task: TaskProfile) -> Choice:
