@@ -84,10 +84,10 @@ class Archive:
 
     def read(self, member: str, limits: ArrayLimits) -> bytes:
         """The bytes of a member; KeyError if there is none of that name."""
-        found = self._index.find(member)
-        if found is None:
+        numbers = self._index.find(member)
+        if numbers is None:
             raise KeyError(member)
-        start, size, *others = found
+        start, size, *others = numbers
         shown = f"{self.name}/{member}"
         limits.check_bytes(shown, size)
         try:
@@ -168,17 +168,19 @@ class ZipArchive(Archive):
         end = self._file.seek(0, os.SEEK_END)
         tail_start = max(end - ZIP_TAIL, 0)
         tail = self._bytes(tail_start, end - tail_start)
-        found = tail.rfind(b"PK\5\6")
-        if found < 0:
+        end_record = tail.rfind(b"PK\5\6")
+        if end_record < 0:
             raise ValueError("it has no directory")
-        last = tail_start + found
-        count, length, position = struct.unpack("<10xH2L", tail[found : found + 20])
+        last = tail_start + end_record
+        count, length, position = struct.unpack("<10xH2L", tail[end_record : end_record + 20])
         locator = self._bytes(last - 20, 20) if last >= 20 else b""
         if locator.startswith(b"PK\6\7"):  # zip64 (4.3.14)
             (last,) = struct.unpack("<8xQ4x", locator)
             signature, count, length, position = struct.unpack("<4s28x3Q", self._bytes(last, 56))
             if signature != b"PK\6\6":
                 raise ValueError("its directory is damaged")
+        if length > last:
+            raise ValueError("its directory is damaged")
         return count, last - length, last - length - position
 
     def _read(self, start: int, size: int, *others: int) -> bytes:
