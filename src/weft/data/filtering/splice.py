@@ -68,46 +68,46 @@ class Splice(Step):
 
     def apply(self, pairs: Sequence[Pair], key: bytes) -> Kept:
         texts = tuple((pair.source, pair.target) for pair in pairs)
-        aligned, places = _places(texts, self.context, self.unit)
+        aligned, joints = _joints(texts, self.context, self.unit)
         known, random = {source for source, _ in texts}, Random()
         changed: Kept = []
         for pair, seed, chunks in zip(pairs, pair_hashes(pairs, key), aligned, strict=True):
             random.seed(seed)
             tries = TRIES if chunks is not None and random.random() < self.probability else 0
-            drawn = (self._spliced(chunks, places, aligned, random) for _ in range(tries))
+            drawn = (self._spliced(chunks, joints, aligned, random) for _ in range(tries))
             changed.append(next((Pair(*other) for other in drawn if other and other[0] not in known), pair))
         return changed
 
     def _spliced(
         self,
         chunks: tuple[Chunk, ...] | None,
-        places: dict[tuple[Chunk, ...], list[tuple[int, int]]],
+        joints: dict[tuple[Chunk, ...], list[tuple[int, int]]],
         aligned: Sequence[tuple[Chunk, ...] | None],
         random: Random,
     ) -> tuple[str, str] | None:
-        """The texts of a new pair; None if the words do not differ after the place that was drawn."""
+        """The texts of a new pair; None if the words do not differ after the joint that was drawn."""
         if chunks is None or len(chunks) < self.context + 2:
             return None
         start = random.randrange(1, len(chunks) - self.context)
-        row, place = random.choice(places[chunks[start : start + self.context]])
+        row, joint = random.choice(joints[chunks[start : start + self.context]])
         other = aligned[row]
         assert other is not None
-        if other is chunks or len(other) == place + self.context:
+        if other is chunks or len(other) == joint + self.context:
             return None
-        return _texts((*chunks[:start], *other[place:]), " " if self.unit == "words" else "")
+        return _texts((*chunks[:start], *other[joint:]), " " if self.unit == "words" else "")
 
 
 @lru_cache(2)
-def _places(
+def _joints(
     texts: tuple[tuple[str, str], ...], context: int, unit: Unit
 ) -> tuple[list[tuple[Chunk, ...] | None], dict[tuple[Chunk, ...], list[tuple[int, int]]]]:
     """The aligned pairs, and where (row and position) each sequence of ``context`` units is."""
     aligned = align([(_letters(source), target.split() if unit == "words" else [*target]) for source, target in texts])
-    places: dict[tuple[Chunk, ...], list[tuple[int, int]]] = defaultdict(list)
+    joints: dict[tuple[Chunk, ...], list[tuple[int, int]]] = defaultdict(list)
     for row, chunks in enumerate(aligned):
         for start in range(len(chunks or ()) - context + 1):
-            places[chunks[start : start + context]].append((row, start))  # type: ignore[index]
-    return aligned, dict(places)
+            joints[chunks[start : start + context]].append((row, start))  # type: ignore[index]
+    return aligned, dict(joints)
 
 
 def _letters(text: str) -> list[str]:
