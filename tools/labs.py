@@ -70,24 +70,24 @@ with every later change, its date and its reason. Every lab can fail: its tests 
 after the other is false (tests/contracts/test_lab_worlds.py). The same seeds give the same bytes on one machine, except
 in the lab `cost`, which is about seconds; elsewhere seconds are an illustration and not part of a verdict.
 
-**Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised; seeds 4 to 6 had not. The last column of
-the table has the verdict with seeds 4 to 6. Where the two sets differ, or one is inconclusive, the section of the lab
-also combines them: six seeds have five degrees of freedom, and their intervals are less than half as wide. That was
-computed afterwards, so it is not a verdict; by it `bottleneck`, `cost`, `between` and `heads` hold, and `depth` does not.
-It is left out for `scores`, where the best and the worst score of one set need not be those of the other.
+**Confirmation.** Seeds 1 to 3 had been seen when most of the labs were revised; seeds 4 to 6 had not. The last column
+of the table has the verdict with seeds 4 to 6. Where the two sets differ, or one is inconclusive, the section of the
+lab also combines them: six seeds have five degrees of freedom, and their intervals are less than half as wide. That
+was computed afterwards, so it is not a verdict; by it `bottleneck`, `cost`, `between` and `heads` hold, and `depth`
+does not. It is left out for `scores`, where the best and the worst score of one set need not be those of the other.
 
-**Two models per seed.** One of three models that learns late decides a verdict. Since 2026-11-19, `gradients`, `bias`,
-`between` and `alignment` therefore train two models with each seed; their figures are those of six models per set. Their
-verdicts, and those of `statistical`, `scores`, `heads` and `history`, were measured with the balanced professions of the
-built-in grammar; the other labs do not use it.
+**Two models per seed.** One of three models that learns late decides a verdict. Since 2026-11-19, `gradients`,
+`bias`, `between` and `alignment` therefore train two models with each seed; their figures are those of six models per
+set. Their verdicts, and those of `statistical`, `scores`, `heads` and `history`, were measured with the balanced
+professions of the built-in grammar; the other labs do not use it.
 
-**Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each side,
-so one of three models that learns late is enough. That is so in `exposure`, `layers`, `lookahead` and, for the decoder,
-`depth`. Near 100 % the logit interval is wide, which decides `lengths` with seeds 4 to 6. In `statistical` both
-translators are alike with 100 pairs; in `scores` five of six scores are about as far apart as the threshold. Of
-`exposure`, two parts of three hold by both sets together: the gap grows, and scheduled sampling makes it smaller; that it
-makes fewer errors overall is not shown. Run such a lab with more seeds (`weft lab layers --seeds 10`) before believing
-its means.
+**Why labs are inconclusive.** Three seeds have two degrees of freedom: an interval is 4.3 standard errors to each
+side, so one of three models that learns late is enough. That is so in `exposure`, `layers`, `lookahead` and, for the
+decoder, `depth`. Near 100 % the logit interval is wide, which decides `lengths` with seeds 4 to 6. In `statistical`
+both translators are alike with 100 pairs; in `scores` five of six scores are about as far apart as the threshold. Of
+`exposure`, two parts of three hold by both sets together: the gap grows, and scheduled sampling makes it smaller;
+that it makes fewer errors overall is not shown. Run such a lab with more seeds (`weft lab layers --seeds 10`) before
+believing its means.
 
 To write one, see [CONTRIBUTING.md](../CONTRIBUTING.md); the shortest example is `src/weft/apps/labs/scaling.py`.
 """
