@@ -124,16 +124,16 @@ def judge_alignment(
         "query before / after": effect(errors, "query", QUERIES),
     }
     checks = [above(f"ratio of alignment error rates, {name}", value, 1.1) for name, value in effects.items()]
-    for model in both_ways:
-        gain = points(errors[model], diagonal)
-        checks.append(above(f"alignment error rate of the diagonal less that of {model.name}, in points", gain))
+    means = [fmean(rates) for rates in zip(*(errors[model] for model in both_ways), strict=True)]
+    gain = points(means, diagonal)
+    checks.append(above("alignment error rate of the diagonal less that of attention both ways, in points", gain))
     for model in both_ways:
         share = percent(changes[model])
         checks.append(above(f"outputs changed by permuted weights, {model.name}, in percent", share, 50.0))
     listed = "; ".join(f"{name} {value.text()}" for name, value in effects.items())
-    rates = ", ".join(f"{fmean(errors[model]):.1f}" for model in both_ways)
-    sentence = f"Ratios of alignment error rates: {listed}. Both ways, the rate is {rates} %, "
-    return judge(checks, f"{sentence}that of the diagonal {fmean(diagonal):.1f} %.")
+    rates = ", ".join(f"{fmean(errors[model]):.1f} ({model.score}, {model.query})" for model in both_ways)
+    sentence = f"Ratios of alignment error rates: {listed}. Both ways, the rate is {fmean(means):.1f} %: {rates}; "
+    return judge(checks, f"{sentence}that of the diagonal is {fmean(diagonal):.1f} %.")
 
 
 def effect(errors: Mapping[Any, Sequence[float]], choice: str, levels: tuple[str, str]) -> Estimate:
