@@ -156,7 +156,7 @@ def page(results: Sequence[LabResult], confirmations: Mapping[str, LabResult], o
         if name in rows and name in sections and name not in by_name:
             rows[name] = re.sub(r"[^|]+\|$", f" {confirmation.verdict.outcome} |", rows[name])
             sections[name] = with_confirmation(sections[name], confirmation)
-    sections = {name: with_both_sets(text, 3) for name, text in sections.items()}
+    sections = {name: with_both_sets(text, models_of_section(text)) for name, text in sections.items()}
     kept = [name for name in LABS if name not in by_name and name in rows and name in sections]
     shown = [name for name in LABS if name in by_name or name in kept]
     yield INTRODUCTION
@@ -263,6 +263,11 @@ def models_of(result: LabResult) -> int:
     """The number of models of each condition, which is that of the seeds, or twice as many."""
     first = result.data[0]["condition"] if result.data else None
     return sum(record["condition"] == first for record in result.data) or len(result.seeds)
+
+
+def models_of_section(text: str) -> int:
+    """The number of models of each condition, as the section of a lab with three seeds states it."""
+    return 6 if re.search(r"^\*\*Trained\.\*\*.* two for each seed", text, flags=re.M) else 3
 
 
 def row(result: LabResult, confirmation: LabResult | None) -> str:

@@ -38,7 +38,7 @@ LAB = Lab(
     paper="Bahdanau et al. 2015, section 5.2.1: the weights agree with our intuition about alignment. Luong et al. "
     "2015, table 6: attention aligns nearly as well as the Berkeley Aligner. Jain and Wallace 2019: in text "
     "classification, very different weights often give the same prediction; they did not test translation.",
-    trains="LSTMs with attention on sentences of up to six words: two encoders × two queries × two scores, twice with "
+    trains="LSTMs with attention on sentences of up to six words: two encoders × two queries × two scores, two for "
     "each seed; IBM Model 1 on the same pairs.",
     seconds=120,
     next=(
