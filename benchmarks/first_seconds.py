@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--filled-seconds", type=float, help="of the second process (default: those of the first)")
     parser.add_argument("--pairs", type=int, default=200_000)
+    parser.add_argument("--states", nargs="*", default=["cold", "filled"])
     parser.add_argument("--run", type=Path)
     parser.add_argument("--file", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
@@ -232,7 +233,8 @@ def main() -> None:
                     arguments += [] if value is None else [option, str(value)]
                 arguments += ["--kinds", *given.kinds]
                 places = {"TRITON_CACHE_DIR": str(caches / "triton"), "XDG_CACHE_HOME": str(caches)}
-                report({"cache": state, **in_new_process(arguments, places)}, given.out)
+                if state in given.states:
+                    report({"cache": state, **in_new_process(arguments, places)}, given.out)
 
 
 if __name__ == "__main__":
