@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from contextvars import ContextVar
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +55,14 @@ class AsyncCompileMode:
             pass
 
 
+class Kernel:
+    def __init__(self, function: JITFunction) -> None:
+        self.src = self.metadata = function
+
+    def __call__(self, source: Tensor, target: Tensor) -> None:
+        target.copy_(2 * source)
+
+
 class JITFunction:
     """A kernel that doubles its first argument into its second, compiled for each type of it."""
 
@@ -63,6 +71,7 @@ class JITFunction:
         self.kernels: dict[Any, Any] = {}
         self.compiled: list[Any] = []
         self.launched: list[Any] = []
+        self.launchers: list[threading.Thread] = []
 
     def __getitem__(self, grid: Any) -> Any:
         return lambda *arguments, **options: self.run(*arguments, grid=grid, warmup=False, **options)
@@ -70,7 +79,7 @@ class JITFunction:
     def compile(self, key: Any) -> Any:
         self.compiling()
         self.compiled.append(key)
-        return lambda source, target: target.copy_(2 * source)
+        return Kernel(self)
 
     def run(self, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
         key = arguments[0].dtype
@@ -78,12 +87,11 @@ class JITFunction:
         if kernel is None:
             mode = active_mode.get()
             if mode is None:
-                kernel = self.compile(key)
+                kernel = self.kernels[key] = self.compile(key)
             else:
                 kernel = mode.submit(
                     (id(self), key), lambda: self.compile(key), lambda kernel: self.kernels.__setitem__(key, kernel)
                 )
-            self.kernels[key] = kernel
         if not warmup:
             kernel = kernel.result() if hasattr(kernel, "result") else kernel
             self.launched.append(key)
@@ -100,6 +108,8 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.setattr(sys.modules["triton.runtime._async_compile"], "active_mode", active_mode, raising=False)
     monkeypatch.setattr(sys.modules["triton.runtime.jit"], "JITFunction", JITFunction, raising=False)
+    active = SimpleNamespace(launcher_cls=lambda source, metadata: source.launchers.append(threading.current_thread()))
+    monkeypatch.setattr(sys.modules["triton.runtime"], "driver", SimpleNamespace(active=active), raising=False)
     monkeypatch.setattr(JITFunction, "run", JITFunction.run)  # put back
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state", torch.get_rng_state)
@@ -124,6 +134,8 @@ def test_missing_kernels_are_compiled_at_the_same_time_and_not_launched() -> Non
     wait_for_kernels()
     assert [kernel.compiled for kernel in kernels] == [[torch.float32]] * 2
     assert [kernel.launched for kernel in kernels] == [[]] * 2
+    assert threading.main_thread() not in [thread for kernel in kernels for thread in kernel.launchers]
+    assert [len(kernel.launchers) for kernel in kernels] == [1, 1]
     assert [result.tolist() for result in results] == [[0, 0]] * 2
 
 

@@ -1,10 +1,11 @@
 """Triton kernels compiled in threads, all that a computation needs at the same time, before they are launched.
 
-Triton compiles a kernel when it is first launched with arguments of new types. That takes 0.3 to 3 seconds, one kernel
-after the other, and the device waits. Here a computation is first called without launching kernels of Triton
-(`rehearse`): those that are missing are compiled by threads (Triton releases the interpreter while it compiles), and a
-launch waits for its own kernel only. Compiled kernels are kept by Triton's cache on disk, whose key contains the
-source, the version of Triton and its compiler, and the kind of device. `weft warm` fills it.
+Triton compiles a kernel when it is first launched with arguments of new types, and some versions have a C compiler make
+a function that launches it. That takes 0.3 to 3 seconds, one kernel after the other, and the device waits. Here a
+computation is first called without launching kernels of Triton (`rehearse`): those that are missing are compiled by
+threads (Triton releases the interpreter while it compiles), and a launch waits for its own kernel only. Triton keeps
+compiled kernels on disk, by source, versions of itself and its compiler, and kind of device; `weft warm` fills
+that cache.
 
 Equal to compiling at the first launch; tests/fast/recording/test_compilation.py.
 """
@@ -63,12 +64,23 @@ class CompilerThreads(Executor):
 def _compilation() -> Any:
     """The mode of Triton in which compilations are submitted to threads; None: this version has none."""
     try:
+        from triton.runtime import driver
         from triton.runtime._async_compile import AsyncCompileMode, active_mode
         from triton.runtime.jit import JITFunction
     except ImportError:
         return None
 
-    class InBackground(AsyncCompileMode):  # type: ignore[misc]
+    class InBackground(AsyncCompileMode):
+        def submit(self, key: Any, compile_kernel: Callable[[], Any], finish: Callable[[Any], None]) -> Any:
+            def compile_with_launcher() -> Any:
+                kernel = compile_kernel()
+                driver.active.launcher_cls(kernel.src, kernel.metadata)  # is found in the cache at the first launch
+                return kernel
+
+            submitted = super().submit(key, compile_with_launcher, finish)
+            finish(submitted)  # in place of the kernel: a launch waits for its result
+            return submitted
+
         def __exit__(self, *_: object) -> None:
             active_mode.set(None)  # the plain one waits for all compilations
 
