@@ -25,7 +25,7 @@ BATCHES = (1, 64, 1024)
 
 
 class Warmed(NamedTuple):
-    """What was done."""
+    """Updates and searches that had kernels compiled."""
 
     device: str
     updates: int

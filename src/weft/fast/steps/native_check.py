@@ -5,6 +5,7 @@
 A compiler may be wrong, or use instructions that the processor does not have, which ends the process that runs them. So
 a library is only put where others load it after this process has ended well (`weft.fast.cpu.compiled`). Two small
 Transformers, in fp32 and in 8 bits, search greedily and with a beam; log p of the outputs must agree.
+Tested in tests/fast/steps/test_native_check.py.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ SIZES = ("kind=transformer", "layers=2", "hidden=72", "heads=4", "feed_forward=1
 
 def differences(library: Any) -> dict[str, float]:
     """The largest difference of log p of an output, by precision."""
-    found = dict.fromkeys(TOLERANCE, 0.0)
+    largest = dict.fromkeys(TOLERANCE, 0.0)
     for settings in KINDS:
         sides = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in SIZES]
         changes = [f"model.decoder.{setting}" for setting in settings]
         recipe = make_recipe({}, [*sides, *changes, "model.embedding=72"])
         model: Any = build_model(recipe.model, source_size=41, target_size=611, seed=3).eval()
-        for precision, one in (("fp32", model), ("int8", quantize(copy.deepcopy(model)))):
-            expected, got = (_searches(one, loaded) for loaded in (None, library))
+        for precision, checked in (("fp32", model), ("int8", quantize(copy.deepcopy(model)))):
+            expected, got = (_searches(checked, loaded) for loaded in (None, library))
             worst = max(abs(mine - theirs) for mine, theirs in zip(got, expected, strict=True))
-            found[precision] = max(found[precision], worst if worst == worst else float("inf"))
-    return found
+            largest[precision] = max(largest[precision], worst if worst == worst else float("inf"))
+    return largest
 
 
 @torch.no_grad()

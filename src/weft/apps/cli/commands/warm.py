@@ -39,6 +39,6 @@ def command(
             from weft.apps.bench.warm import warm_recipe
 
             warmed = warm_recipe(recipe)
-    counts = {"update": warmed.updates, "search": warmed.searches}
-    done = [f"{count} {what}{'' if count == 1 else 'es' if what == 'search' else 's'}" for what, count in counts.items()]
-    typer.echo(f"warm for {name} on {warmed.device}: {' and '.join(done)}")
+    updates = f"{warmed.updates} update{'s' * (warmed.updates != 1)}"
+    searches = f"{warmed.searches} search{'es' * (warmed.searches != 1)}"
+    typer.echo(f"warm for {name} on {warmed.device}: {updates} and {searches}")
