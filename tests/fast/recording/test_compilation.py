@@ -100,7 +100,10 @@ class JITFunction:
 
 
 @pytest.fixture(autouse=True)
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def simulated(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("gpu"):
+        yield
+        return
     for name in ("triton", "triton.runtime", "triton.runtime._async_compile", "triton.runtime.jit"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setattr(
@@ -219,3 +222,31 @@ def test_threads_do_all_work_and_end() -> None:
         if thread.name == "weft compiles kernels":
             thread.join(20)
     assert not threads.running
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_triton() -> None:
+    """Rehearsed, it is not launched; launched, it is not compiled again."""
+    from triton import knobs
+
+    from weft.fast.triton.add_norm import add_norm
+
+    stream, output = torch.randn(2, 8, 48, device="cuda", dtype=torch.bfloat16)
+    weight, bias = torch.randn(2, 48, device="cuda")
+    compiled: list[str] = []
+    results: list[Tensor] = []
+    before = knobs.compilation.listener
+    knobs.compilation.listener = lambda *, src, **_: compiled.append(src.name)
+    try:
+        rehearse(lambda: results.extend(add_norm(stream, output, weight, bias, 1e-5)))
+        wait_for_kernels()
+        count = len(compiled)
+        assert not results[0].any() and not results[1].any()
+        sums, normalized = add_norm(stream, output, weight, bias, 1e-5)
+        assert len(compiled) == count
+    finally:
+        knobs.compilation.listener = before
+    added = stream.float() + output.float()
+    torch.testing.assert_close(sums, added.bfloat16())
+    expected = torch.nn.functional.layer_norm(added, (48,), weight, bias, 1e-5)
+    torch.testing.assert_close(normalized.float(), expected, rtol=0.02, atol=0.02)
