@@ -74,14 +74,14 @@ def greedy_search_with_terms(
     """One hypothesis for every sentence."""
     if not any(request.required):
         return greedy_search(model, request, ranking)
-    found, prefixes = _search_once(model, request, ranking)
+    hypotheses, prefixes = _search_once(model, request, ranking)
     rows = list(range(len(request.max_lengths)))
     while prefixes:
         lacking = list(prefixes)
         rows, request = [rows[index] for index in lacking], _of_sentences(request, prefixes)
         again, prefixes = _search_once(model, request, ranking)
-        found = _with(found, rows, again)
-    return found
+        hypotheses = _with(hypotheses, rows, again)
+    return hypotheses
 
 
 def _of_sentences(request: SearchRequest, prefixes: dict[int, list[int]]) -> SearchRequest:
@@ -97,13 +97,13 @@ def _of_sentences(request: SearchRequest, prefixes: dict[int, list[int]]) -> Sea
 
 
 def _with(
-    found: Sequence[list[Hypothesis]], rows: list[int], others: Sequence[list[Hypothesis]]
+    all_hypotheses: Sequence[list[Hypothesis]], rows: list[int], others: Sequence[list[Hypothesis]]
 ) -> Sequence[list[Hypothesis]]:
-    """The hypotheses found, those of some sentences replaced."""
-    if isinstance(found, HypothesisArrays) and isinstance(others, HypothesisArrays):
-        return found.replaced(rows, others)
+    """All hypotheses, those of some sentences replaced."""
+    if isinstance(all_hypotheses, HypothesisArrays) and isinstance(others, HypothesisArrays):
+        return all_hypotheses.replaced(rows, others)
     replaced = dict(zip(rows, others, strict=True))
-    return [replaced.get(row, hypotheses) for row, hypotheses in enumerate(found)]
+    return [replaced.get(row, hypotheses) for row, hypotheses in enumerate(all_hypotheses)]
 
 
 def _search_once(
@@ -217,7 +217,7 @@ def longer_prefixes(steps: Sequence[StepRecords], request: SearchRequest) -> dic
         start = len(request.prefixes[row]) if request.prefixes else 0
         tokens = arrays.tokens_BT[row, :length].tolist()
         terms = Counter(tuple(map(tuple, variants)) for variants in listed)  # in the order of `RequiredTerms`
-        places: list[tuple[int, list[int]]] = []
+        continuations: list[tuple[int, list[int]]] = []
         for number, (variants, times) in enumerate(terms.items()):
             if occurrences(tokens, variants) >= times:
                 continue
@@ -227,9 +227,9 @@ def longer_prefixes(steps: Sequence[StepRecords], request: SearchRequest) -> dic
             margins_T = np.where(has_room_T, margins_T, FORBIDDEN)
             time = int(margins_T.argmax()) if length else 0
             if length and margins_T[time] > FORBIDDEN:
-                places.append((time, list(variants[arrays.variants_BTC[row, time, number]])))
-        if places:
-            time, variant = min(places)
+                continuations.append((time, list(variants[arrays.variants_BTC[row, time, number]])))
+        if continuations:
+            time, variant = min(continuations)
             prefixes[row] = [*tokens[:time], *variant]
     return prefixes
 
