@@ -231,7 +231,7 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
         )
     if isinstance(version, int) and version < VERSION:
         raise CheckpointError(
-            f"{path}: version {version}, of an earlier weft; calibrate again: weft calibrate {folder}"
+            f"{path}: version {version}, of an earlier weft; calibrate the run again: weft calibrate {folder}"
         )
     try:
         model = _model_of(content)
