@@ -28,7 +28,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.data.pairs import Pair, text_hashes
-from weft.data.reading.corpora import DatasetRows, exists, expand
-from weft.errors import CheckpointError, DataError, option, plural, warn
+from weft.data.reading.corpora import Corpus, DatasetRows, exists, expand
+from weft.errors import CheckpointError, DataError, option, plural
 from weft.files import file_version, parse_json, read_bounded, read_json, replacing, save_text
 
 if TYPE_CHECKING:
@@ -173,21 +173,22 @@ def record_data_files(recipe: Recipe) -> DataRecord:
 
 
 def check_unchanged(recipe: Recipe, run: Path) -> None:
-    """Fail if the data of a run that is resumed have changed since it was trained; files that are gone do not count."""
+    """Fail if the data of a run that is resumed have changed since it was trained, or if nothing is known of them.
+
+    Files that are gone do not count.
+    """
     recorded = DataRecord.load(run)
-    if recorded is None:
-        files = [str(path) for split in SPLITS for path in _split_files(recipe, split)]
-        if files:
-            shown = ", ".join(dict.fromkeys(files[:3])) + (", …" if len(files) > 3 else "")
-            warn(f"{run}: has no record of its data files; resumed with what is in them now: {shown}")
-        return
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
     for split in USES:
-        paths, before = _split_files(recipe, split), recorded.files.get(split, [])
-        if special := [path for path in paths if exists(str(path)) and not path.is_file()]:
+        paths = _split_files(recipe, split)
+        if special := [path for path in _listed_files(recipe, split) if exists(str(path)) and not path.is_file()]:
             raise DataError(f"{special[0]}: not a regular file (data.{split}); {remedy}")
-        if not all(path.is_file() for path in paths):
+        if recorded is None and paths:
+            unknown = f"{paths[0]}: {run} has no record of its data files (data.{split})"
+            raise DataError(f"{unknown}; continue with what is in it now: {option('accept_new_data', True)}")
+        if recorded is None or not all(path.is_file() for path in paths):
             continue
+        before = recorded.files.get(split, [])
         if len(before) != len(paths):
             now = plural(len(paths), "file")
             raise DataError(f"data.{split}: {now} now, {len(before)} when {run} was trained; {remedy}")
@@ -235,6 +236,15 @@ def _unknown(reason: str) -> DataError:
 
 def _split_files(recipe: Recipe, split: str) -> list[Path]:
     """The files that a recipe names for a split, or data.terms and data.fuzzy; none if it is held out from training."""
+    return _files_of(recipe, split, lambda corpus: corpus.files())
+
+
+def _listed_files(recipe: Recipe, split: str) -> list[Path]:
+    """`_split_files` with the pipes and devices that the recipe names, whose contents cannot be known."""
+    return _files_of(recipe, split, lambda corpus: [Path(path) for path in expand(corpus.paths()) if path != "-"])
+
+
+def _files_of(recipe: Recipe, split: str, files_of: Callable[[Corpus], list[Path]]) -> list[Path]:
     from weft.data.preparation.corpora import find_corpora, glossary_and_memory_files
 
     if split not in SPLITS:
@@ -243,10 +253,8 @@ def _split_files(recipe: Recipe, split: str) -> list[Path]:
         return []
     files: list[Path] = []
     for entry in find_corpora(recipe.accepting_new_data(), split, allow_missing=True):
-        try:
-            files += entry.corpus.files()
-        except DataError:  # a pattern without matches: reading reports it
-            continue
+        with suppress(DataError):  # a pattern without matches: reading reports it
+            files += files_of(entry.corpus)
     return files
 
 
