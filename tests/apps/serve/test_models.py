@@ -40,8 +40,6 @@ from weft.training.train import train
 LONG_SEARCH = {"size": 64, "stop": "steps", "min_length": 100_000, "max_length": 100_000, "no_loops": False}
 LONG = {"text": "a b c " * 200, "search": LONG_SEARCH}
 """A search of many minutes."""
-UNLIMITED = 86_400.0
-"""Seconds, the most that a service allows: on a busy machine, it refuses what seems to take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +47,7 @@ def own(recurrent_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A service whose run folder may be changed, with short queues and no search that ends by itself in a test."""
     run = tmp_path_factory.mktemp("own") / "run"
     shutil.copytree(recurrent_run, run)
-    limits = {"deadline": UNLIMITED, "max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
+    limits = {"max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
     with running_server(create_app([run], settings(max_waiting=4, max_waiting_long=1, **limits))) as server:
         yield server
 
