@@ -2,6 +2,7 @@
 
     python benchmarks/confidence.py runs/g2p-fre runs/dates runs/tatoeba
     python benchmarks/confidence.py runs/django --data folder/with/the/data --target 0.95 --json results.json
+    python benchmarks/confidence.py runs/* --features --samples 8 --save outputs
 
 Each run is calibrated on its validation set (confidence.json is written, as weft train and weft calibrate do; --keep
 uses the one that is there) and measured on the test set of its recipe:
@@ -15,26 +16,33 @@ uses the one that is there) and measured on the test set of its recipe:
                 chrF 30 that are in the least confident tenth
     cost        seconds of a search of the test set, and of reading all confidences after it, the best of three
     features    AUROC with further features (--features): the margin to the next hypothesis, the optimality gap,
-                entropy of attention, unattended source tokens; fitted on the validation set like the others
+                entropy of attention, unattended source tokens, and with --samples N the similarity of N samples to the
+                output; fitted on the validation set like the others. For each set also the log loss on the validation
+                set by cross-validation, which is what a choice among them may depend on
+
+--json is written after each run. --save FOLDER keeps the features of both sets, and what was right, as NAME.json.gz for
+studies that choose by the validation set.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import weft
 from weft.evaluation.calibrate import LIMIT, Criterion, calibrate, criterion_named, sentence_chrf
 from weft.evaluation.calibration import calibrate as calibration
-from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, rank_correlation
+from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, rank_correlation, sigmoid
 from weft.evaluation.pairs import EvaluationItems, find_scorable_items
-from weft.translation.confidence import feature_matrix
+from weft.evaluation.sacrebleu_metrics import sacrebleu_metric
+from weft.translation.confidence import TOKEN_FEATURES, feature_matrix
 from weft.translation.translator import Translator
 
 UNATTENDED = 0.2
@@ -94,30 +102,43 @@ def kept_targets(run: Translator, targets: list[float], confidences: np.ndarray,
     return rows
 
 
-def further_features(run: Translator, items: EvaluationItems) -> tuple[np.ndarray, list[str]]:
-    """The features of confidence.json, then the others one by one; and the outputs."""
+FURTHER = ("margin", "gap", "entropy", "unattended", "equal_samples", "similar_samples")
+
+
+class Observed(NamedTuple):
+    """The outputs of a set."""
+
+    texts: list[str]
+    features_NF: np.ndarray
+    """Those of confidence.json, then those of `FURTHER`."""
+    token_scores: list[list[float]]
+
+
+def observe(run: Translator, items: EvaluationItems, samples: int) -> Observed:
+    """Outputs with all features; those of samples are 0 without samples."""
     beam = run.search_settings({}).kind == "beam"
     outputs = run.translate(items.sources, return_attention=run.recipe.model.attends, n_best=2 if beam else 1)
-    columns = []
-    for output in outputs:
+    columns = np.zeros((len(outputs), len(FURTHER)))
+    for row, output in zip(columns, outputs, strict=True):
         margin = output.log_probability - output.alternatives[0].log_probability if output.alternatives else 20.0
-        gap = 20.0 if output.gap is None else output.gap
-        entropy = unattended = 0.0
+        row[:2] = math.log1p(max(margin, 0.0)), math.log1p(max(20.0 if output.gap is None else output.gap, 0.0))
         if output.attention is not None and output.attention.size:
             weights = np.clip(output.attention, 1e-9, 1.0)
-            entropy = float(-(weights * np.log(weights)).sum(1).mean())
-            unattended = float((output.attention.sum(0)[:-1] < UNATTENDED).mean()) if weights.shape[1] > 1 else 0.0
-        columns.append([math.log1p(max(margin, 0.0)), math.log1p(max(gap, 0.0)), entropy, unattended])
-    features = np.column_stack([np.nan_to_num(feature_matrix(outputs)), np.array(columns)])
-    return features, [output.text for output in outputs]
+            row[2] = -(weights * np.log(weights)).sum(1).mean()
+            row[3] = (output.attention.sum(0)[:-1] < UNATTENDED).mean() if weights.shape[1] > 1 else 0.0
+    if samples:
+        drawn = run.translate(items.sources, kind="sample", n_best=samples, return_attention=False)
+        chrf = sacrebleu_metric("chrf")
+        for row, output, sample in zip(columns, outputs, drawn, strict=True):
+            others = [sample.text, *(one.text for one in sample.alternatives)]
+            row[4] = sum(text == output.text for text in others) / samples
+            similar = {text: float(chrf.sentence_score(text, [output.text]).score) / 100 for text in set(others)}
+            row[5] = sum(similar[text] for text in others) / samples
+    features_NF = np.column_stack([np.nan_to_num(feature_matrix(outputs)), columns])
+    return Observed([output.text for output in outputs], features_NF, [list(output.token_scores) for output in outputs])
 
 
-def ablation(run: Translator, criterion: Criterion, limit: int | None) -> dict[str, float | None]:
-    """AUROC on the test set with more features and with fewer."""
-    valid, test = items_of(run, "valid", LIMIT), items_of(run, "test", limit)
-    features, texts = further_features(run, valid)
-    new, new_texts = further_features(run, test)
-    right, new_right = criterion.right(texts, valid), criterion.right(new_texts, test)
+def feature_sets(samples: int) -> dict[str, list[int]]:
     base = list(range(7))
     sets = {
         "log p(y|x) alone": [0],
@@ -128,11 +149,42 @@ def ablation(run: Translator, criterion: Criterion, limit: int | None) -> dict[s
         "with attention": [*base, 9, 10],
         "with all": [*base, 7, 8, 9, 10],
     }
+    return sets | ({"with samples": [*base, 11, 12], "with all and samples": list(range(13))} if samples else {})
+
+
+def log_loss(confidences: np.ndarray, right: np.ndarray) -> float:
+    clipped = np.clip(confidences, 1e-6, 1 - 1e-6)
+    return float(-np.where(right, np.log(clipped), np.log(1 - clipped)).mean())
+
+
+def ablation(valid: Observed, right: np.ndarray, test: Observed, new_right: np.ndarray, samples: int) -> dict[str, Any]:
+    """AUROC on the test set with more features and with fewer; log loss and AUROC on the validation set."""
     results = {}
-    for name, columns in sets.items():
-        fitted = fit_confidence(features[:, columns], right)
-        results[name] = auroc(interpolate(fitted.curve, fitted.logistic.scores(new[:, columns])), new_right)
+    for name, columns in feature_sets(samples).items():
+        fitted = fit_confidence(valid.features_NF[:, columns], right)
+        new = interpolate(fitted.curve, fitted.logistic.scores(test.features_NF[:, columns]))
+        results[name] = {
+            "validation_log_loss": log_loss(sigmoid(fitted.scores_N), right),
+            "validation_auroc": auroc(fitted.scores_N, right),
+            "auroc": auroc(new, new_right),
+            "ece": calibration(new.tolist(), new_right.tolist()).error,
+        }
     return results
+
+
+def save(path: Path, parts: dict[str, tuple[Observed, np.ndarray, EvaluationItems]], criterion: Criterion) -> None:
+    """The features and outcomes of both sets as JSON."""
+    content: dict[str, Any] = {"features": [*TOKEN_FEATURES, *FURTHER]}
+    for split, (observed, right, items) in parts.items():
+        content[split] = {
+            "features": observed.features_NF.round(6).tolist(),
+            "right": right.astype(int).tolist(),
+            "chrf": None if criterion.chrf is None else np.round(sentence_chrf(observed.texts, items), 2).tolist(),
+            "token_scores": [[round(score, 4) for score in scores] for scores in observed.token_scores],
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        json.dump(content, file)
 
 
 def measure(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -182,8 +234,14 @@ def measure(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             "below_30": poor / len(scores),
             "in_lowest_tenth": float((scores[lowest] < 30).sum() / poor) if poor else None,
         }
-    if arguments.features:
-        result["features"] = ablation(run, criterion, arguments.limit)
+    if arguments.features or arguments.save is not None:
+        valid = items_of(run, "valid", LIMIT)
+        of_valid, of_test = (observe(run, part, arguments.samples) for part in (valid, items))
+        outcomes = criterion.right(of_valid.texts, valid), criterion.right(of_test.texts, items)
+        result["features"] = ablation(of_valid, outcomes[0], of_test, outcomes[1], arguments.samples)
+        if arguments.save is not None:
+            parts = {"valid": (of_valid, outcomes[0], valid), "test": (of_test, outcomes[1], items)}
+            save(arguments.save / f"{path.name}.json.gz", parts, criterion)
     return result
 
 
@@ -211,8 +269,9 @@ def show(result: dict[str, Any]) -> None:
             f"  chrF      rank correlation {chrf['rank_correlation']:.3f}; lowest tenth has {tenth} of those below 30"
         )
     print(f"  cost      {cost['search']:.2f} s search, {cost['confidence']:.3f} s confidence: {cost['share']:.2%}")
-    for name, number in result.get("features", {}).items():
-        print(f"  features  {name:<26} AUROC {'none' if number is None else f'{number:.4f}'}")
+    for name, numbers in result.get("features", {}).items():
+        shown = ", ".join(f"{one} {'none' if number is None else f'{number:.4f}'}" for one, number in numbers.items())
+        print(f"  features  {name:<26} {shown}")
 
 
 def main() -> None:
@@ -222,6 +281,8 @@ def main() -> None:
     parser.add_argument("--target", type=float, action="append", help="precision target; may be repeated")
     parser.add_argument("--limit", type=int, help="use a random sample of the test set")
     parser.add_argument("--features", action="store_true", help="AUROC with further features")
+    parser.add_argument("--samples", type=int, default=0, help="with --features: samples of each output")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="keep the features of both sets there")
     parser.add_argument("--keep", action="store_true", help="use the confidence.json that is there")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="torch")
@@ -232,6 +293,8 @@ def main() -> None:
     for path in arguments.runs:
         results.append(measure(path, arguments))
         show(results[-1])
+        if arguments.json is not None:
+            arguments.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     at_95 = [row for result in results for row in result["targets"] if row["target"] == 0.95 and row["reached"]]
     if len(results) > 1 and at_95:
         within = sum(abs(row["coverage"] - row["promised_coverage"]) <= 0.03 for row in at_95)
@@ -239,8 +302,6 @@ def main() -> None:
             f"target 0.95: reached by {len(at_95)} of {len(results)} runs; kept within its interval by "
             f"{sum(row['kept'] for row in at_95)}, coverage within 3 points by {within}"
         )
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     weft data generate drawn-digits --count 4000 --out digits
     python benchmarks/pictures.py weft digits --seconds 40
-    python benchmarks/pictures.py rival digits --seconds 40 [--buckets] [--decoded]
+    python benchmarks/pictures.py rival digits --seconds 40 [--buckets] [--decoded] [--workers N] [--batch N]
     python benchmarks/pictures.py read-weft digits        decoding: batches of weft
     python benchmarks/pictures.py read-rival digits       decoding: a plain loop, one picture after the other
 
@@ -34,7 +34,8 @@ from torch.utils.data import DataLoader, Dataset
 SYMBOLS = "0123456789+-"
 WIDTHS, STRIDES, BINS = (16, 32, 64), ((2, 2), (2, 2), (2, 1)), 4
 STATES, HIDDEN = 128, 128
-BATCH = 24
+MEAN_PIXELS = 1440
+"""Of a picture: by them a batch of weft has as many pictures as one of the rival."""
 
 
 class Lines(Dataset[tuple[Tensor, Tensor]]):
@@ -99,16 +100,18 @@ class Rival(nn.Module):
         return self.output(states_BWD).log_softmax(-1), lengths_B
 
 
-def batches(lines: Lines, *, buckets: bool) -> Iterator[Any]:
+def batches(lines: Lines, options: argparse.Namespace) -> Iterator[Any]:
     """Batches of one epoch after the other."""
+    size = options.batch
+    loading = {"num_workers": options.workers, "pin_memory": options.device != "cpu", "collate_fn": collate}
     while True:
-        if not buckets:
-            yield from DataLoader(lines, BATCH, shuffle=True, collate_fn=collate)
+        if not options.buckets:
+            yield from DataLoader(lines, size, shuffle=True, **loading)
             continue
         order = sorted(random.sample(range(len(lines)), len(lines)), key=lambda row: len(lines.rows[row][1]))
-        groups = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
         random.shuffle(groups)
-        yield from DataLoader(lines, batch_sampler=groups, collate_fn=collate)
+        yield from DataLoader(lines, batch_sampler=groups, **loading)
 
 
 def train_rival(options: argparse.Namespace) -> dict[str, Any]:
@@ -116,8 +119,8 @@ def train_rival(options: argparse.Namespace) -> dict[str, Any]:
     lines, model = Lines(options.folder, decoded=options.decoded), Rival().to(options.device)
     optimizer = torch.optim.Adam(model.parameters(), 0.002)
     start, counted, first = time.perf_counter(), 0, 0.0
-    for pictures_BCHW, widths_B, labels_N, counts_B in batches(lines, buckets=options.buckets):
-        log_p_BTV, lengths_B = model(pictures_BCHW.to(options.device), widths_B)
+    for pictures_BCHW, widths_B, labels_N, counts_B in batches(lines, options):
+        log_p_BTV, lengths_B = model(pictures_BCHW.to(options.device, non_blocking=True), widths_B)
         loss = functional.ctc_loss(log_p_BTV.transpose(0, 1), labels_N.to(options.device), lengths_B, counts_B)
         optimizer.zero_grad()
         loss.backward()
@@ -138,19 +141,23 @@ def train_rival(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def recipe_of(folder: Path, device: str) -> Any:
+def recipe_of(options: argparse.Namespace) -> Any:
     from weft.recipe import make_recipe
 
     values = {
-        **{"data.train": str(folder / "train.tsv"), "data.holdout.valid": 0.01, "tokenizer.kind": "picture"},
+        **{"data.train": str(options.folder / "train.tsv"), "data.holdout.valid": 0.01, "tokenizer.kind": "picture"},
         **{"tokenizer.target_kind": "character", "tokenizer.joint": False, "model.kind": "ctc"},
         **{"model.embedding": STATES, "model.dropout": 0.0, "model.stem.kind": "columns", "model.stem.blocks": 0},
         **{"model.stem.widths": [*WIDTHS], "model.encoder.kind": "lstm", "model.encoder.hidden": HIDDEN},
-        **{"training.batch_tokens": 1440 * BATCH, "training.steps": 1_000_000, "training.validate_every": 0},
+        **{
+            "training.batch_tokens": MEAN_PIXELS * options.batch,
+            "training.steps": 1_000_000,
+            "training.validate_every": 0,
+        },
         **{
             "training.save_every": 0,
             "training.log_every": 10,
-            "training.device": device,
+            "training.device": options.device,
             "training.label_smoothing": 0.0,
         },
         **{"training.learning_rate": 0.002, "name": "digits"},
@@ -159,12 +166,11 @@ def recipe_of(folder: Path, device: str) -> Any:
 
 
 def train_weft(options: argparse.Namespace) -> dict[str, Any]:
-    from weft.models.architecture import count_parameters
     from weft.training.events import Step
     from weft.training.train import train
 
     with tempfile.TemporaryDirectory() as folder:
-        events = train(recipe_of(options.folder, options.device), Path(folder) / "run")
+        events = train(recipe_of(options), Path(folder) / "run")
         start = first = last = None
         for event in events:
             if not isinstance(event, Step):
@@ -177,7 +183,6 @@ def train_weft(options: argparse.Namespace) -> dict[str, Any]:
             if now - start > options.seconds:
                 break
         events.close()  # type: ignore[attr-defined]
-    _ = count_parameters
     assert first is not None and last is not None
     steps = (last[0] - first[0]) / (last[1] - first[1])
     return {"steps_per_second": round(steps, 2), **mean_batch(options, steps)}
@@ -190,7 +195,7 @@ def mean_batch(options: argparse.Namespace, steps: float) -> dict[str, Any]:
     rows = (options.folder / "train.tsv").read_text().splitlines()[:500]
     with ArrayFiles(options.folder) as files:
         sizes = [files.read(row.split("\t")[0]).size + 8 for row in rows]
-    pictures = 1440 * BATCH / float(np.mean(sizes))
+    pictures = MEAN_PIXELS * options.batch / float(np.mean(sizes))
     return {"pictures_per_batch": round(pictures, 1), "pictures_per_second": round(steps * pictures, 1)}
 
 
@@ -231,6 +236,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=40)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--decoded", action="store_true", help="rival: decoded pictures are kept in memory")
+    parser.add_argument("--batch", type=int, default=24, help="pictures of a batch")
+    parser.add_argument("--workers", type=int, default=0, help="rival: processes that load pictures")
     parser.add_argument("--buckets", action="store_true", help="rival: batches of similar widths")
     parser.add_argument("--run", default="runs/digits", help="read-weft: a run of weft on such pictures")
     parser.add_argument("--search", default="", help="read-weft: greedy or beam; by default as the run searches")

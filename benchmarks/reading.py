@@ -7,19 +7,24 @@
 
 DIR is the folder that contains ``crohme`` or ``lines``. For every setting of SETTINGS a run is trained with the first
 seed (a killed benchmark resumes where it was), and the one with the best validation metric is trained with the other
-seeds. Single runs and the ensemble of all seeds are then searched on the validation set with every search of SEARCHES.
-What is best there is evaluated on the test set, as one model and as the best of all; OUT/result.json has the figures,
-with the number of settings and searches that were tried. If that file exists, it is printed, and nothing is opened.
+seeds. Single runs and ensembles, of the seeds of that setting and of all runs, are then searched on the validation set
+with every search of SEARCHES. What is best there is evaluated on the test set, as one model and as the best of all;
+OUT/result.json has the figures, with the number of settings and searches that were tried. If that file exists, it is
+printed, and nothing is opened.
 
-``--quick`` checks the whole way with a few steps; its figures mean nothing, and the test set stays closed.
+``--minutes 13 --parallel 3`` trains each run for so long, as many at a time as given: steps and validations of the
+recipe are reduced to what fits. ``--quick`` checks the whole way with a few steps; its figures mean nothing, and the
+test set stays closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +33,18 @@ import weft
 SETTINGS: dict[str, dict[str, list[str]]] = {
     "formulas": {
         "recipe": [],
-        "eighths": ["model.stem.widths=[48, 96, 192]", "training.batch_tokens=400000"],
+        "sixteenths": ["model.stem.widths=[32, 64, 128, 256]"],
         "transformer": [
-            *("model.encoder.kind=transformer", "model.encoder.layers=2", "model.encoder.hidden=256"),
-            *("model.encoder.heads=8", "model.encoder.feed_forward=1024", "model.encoder.positions=none"),
             *("model.decoder.kind=transformer", "model.decoder.layers=3", "model.decoder.hidden=256"),
-            *("model.decoder.heads=8", "model.decoder.feed_forward=1024", "training.learning_rate=0.0003"),
+            *("model.decoder.heads=8", "model.decoder.feed_forward=1024", "model.attention.coverage=none"),
+            "training.learning_rate=0.0006",
         ],
     },
     "text-lines": {"recipe": [], "three layers": ["model.encoder.layers=3"], "dropout 0.3": ["model.dropout=0.3"]},
 }
 """Changes of the recipe, by name."""
 SEARCHES: dict[str, list[dict[str, Any]]] = {
-    "formulas": [{"kind": "beam", "size": size, "length_penalty": p} for size in (5, 10) for p in (0.6, 1.0)],
+    "formulas": [{"kind": "greedy"}, *({"kind": "beam", "size": 10, "length_penalty": p} for p in (0.6, 1.0))],
     "text-lines": [{"kind": "greedy"}, {"kind": "beam", "size": 3}, {"kind": "beam", "size": 8}],
 }
 METRIC = {"formulas": ("token_match", 1), "text-lines": ("character_error_rate", -1)}
@@ -48,14 +52,15 @@ METRIC = {"formulas": ("token_match", 1), "text-lines": ("character_error_rate",
 QUICK = ["training.steps=20", "training.validate_every=10", "training.warmup=5", "training.save_every=10"]
 
 
-def trained(task: str, data: Path, folder: Path, changes: list[str], *, keep: bool = True) -> Path:
+def trained(task: str, folder: Path, changes: list[str], minutes: float | None) -> Path:
     """A finished run in this folder; resumed, if it was begun."""
-    is_begun = (folder / "recipe.toml").is_file()
-    recipe = weft.load_recipe(folder / "recipe.toml" if is_begun and keep else task, [] if is_begun else changes)
     if not (folder / "metrics.json").is_file():
-        for event in weft.train(recipe, folder, resume=is_begun):
-            if type(event).__name__ == "Validation":
-                print(folder.name, event, flush=True)
+        is_begun = (folder / "recipe.toml").is_file()
+        recipe = weft.load_recipe(folder / "recipe.toml" if is_begun else task, [] if is_begun else changes)
+        limit = {} if is_begun else {"minutes": minutes, "evaluate": False}
+        for event in weft.train(recipe, folder, resume=is_begun, **limit):
+            if type(event).__name__ != "Step":
+                print(folder.parent.name, folder.name, event, flush=True)
     return folder
 
 
@@ -81,36 +86,42 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
     common = [f"training.device={options.device}", *(QUICK if options.quick else []), *options.set]
     metric, sign = METRIC[task]
     os.chdir(options.data)  # the recipes name their folder relative to the current one
-    values: dict[str, float] = {}
-    for name, changes in SETTINGS[task].items():
-        folder = trained(task, options.data, out / name.replace(" ", "-") / "1", [*changes, *common, "seed=1"])
-        values[name] = score(weft.load(folder), task, "valid", limit)[metric]
+    spawn = multiprocessing.get_context("spawn")
+
+    def train(runs: list[tuple[str, int]]) -> list[Path]:
+        with ProcessPoolExecutor(options.parallel, spawn) as pool:
+            trainings = [
+                pool.submit(
+                    trained,
+                    task,
+                    out / name.replace(" ", "-") / str(seed),
+                    [*SETTINGS[task][name], *common, f"seed={seed}"],
+                    options.minutes,
+                )
+                for name, seed in runs
+            ]
+            return [training.result() for training in trainings]
+
+    names = options.only or [*SETTINGS[task]]
+    folders = dict(zip(names, train([(name, 1) for name in names]), strict=True))
+    values = {name: score(weft.load(folder), task, "valid", limit)[metric] for name, folder in folders.items()}
+    print(values, flush=True)
     best = max(values, key=lambda name: sign * values[name])
-    folders = [
-        trained(
-            task,
-            options.data,
-            out / best.replace(" ", "-") / str(seed),
-            [*SETTINGS[task][best], *common, f"seed={seed}"],
-        )
-        for seed in range(1, options.seeds + 1)
-    ]
-    singles = {str(folder): [folder] for folder in folders}
-    tried = [*searched(singles | ({"ensemble": folders} if len(folders) > 1 else {}), task, limit)]
-    single = max((item for item in tried if item[1] != "ensemble"), key=lambda item: item[0])
+    seeds = [folders[best], *train([(best, seed) for seed in range(2, options.seeds + 1)])]
+    models = {str(folder): [folder] for folder in (*folders.values(), *seeds)}
+    if len(seeds) > 1:
+        models["ensemble of seeds"] = seeds
+    if len(models) > len(seeds):
+        models["ensemble of all runs"] = [*dict.fromkeys([*folders.values(), *seeds])]
+    tried = [*searched(models, task, limit)]
+    single = max((item for item in tried if len(models[item[1]]) == 1), key=lambda item: item[0])
     chosen = {"one model": single, "best": max(tried, key=lambda item: item[0])}
-    result: dict[str, Any] = {
-        "task": task,
-        "settings": values,
-        "setting": best,
-        "searches": len(tried),
-        "seeds": options.seeds,
-    }
-    for name, (value, models, search) in chosen.items():
-        result[name] = {"models": models, "search": search, f"valid {metric}": abs(value)}
+    result: dict[str, Any] = {"task": task, "settings": values, "searches": len(tried), "seeds": options.seeds}
+    for name, (value, model, search) in chosen.items():
+        result[name] = {"models": model, "search": search, f"valid {metric}": abs(value)}
         if not options.quick:
-            run = weft.load(*(folders if models == "ensemble" else singles[models]))
-            result[name]["test"] = score(run, task, "test", None, **search)
+            result[name]["test"] = score(weft.load(*models[model]), task, "test", None, **search)
+            print(name, result[name], flush=True)
     return result
 
 
@@ -119,7 +130,10 @@ def main() -> None:
     parser.add_argument("task", choices=[*SETTINGS])
     parser.add_argument("data", type=lambda name: Path(name).resolve())
     parser.add_argument("--out", type=lambda name: Path(name).resolve(), required=True)
+    parser.add_argument("--only", action="append", choices=[name for task in SETTINGS.values() for name in task])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--minutes", type=float, help="for the training of each run; by default, as its recipe says")
+    parser.add_argument("--parallel", type=int, default=1, help="runs that are trained at a time")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a change of every run")
     parser.add_argument("--quick", action="store_true")

@@ -19,6 +19,9 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -118,17 +121,22 @@ def on_paper(ink: np.ndarray, draw: random.Random) -> np.ndarray:
     return np.clip(picture, 0, 255).astype(np.uint8)
 
 
-def write_split(
-    folder: Path, split: str, texts: Iterator[str], fonts: Sequence[Path], options: argparse.Namespace
-) -> int:
+def write_line(text: str, name: str, seed: str, fonts: Sequence[Path], options: argparse.Namespace) -> str:
+    """Write a picture; returns its row of the table."""
+    draw = random.Random(seed)
+    render(text, draw.choice(fonts), draw, options.height).save(options.folder / name)
+    return f"{name}\t{text}\n"
+
+
+def write_split(split: str, texts: Iterator[str], fonts: Sequence[Path], options: argparse.Namespace) -> int:
     """Write pictures and their table; the table comes last."""
-    rows = []
-    for number, text in zip(range(getattr(options, split)), texts, strict=False):
-        draw = random.Random(f"line {split} {number} {options.seed}")
-        name = f"pictures/{split}-{number:06d}.png"
-        render(text, draw.choice(fonts), draw, options.height).save(folder / name)
-        rows.append(f"{name}\t{text}\n")
-    (folder / f"{split}.tsv").write_text("".join(rows), "utf-8")
+    chosen = list(islice(texts, getattr(options, split)))
+    names = [f"pictures/{split}-{number:06d}.png" for number in range(len(chosen))]
+    seeds = [f"line {split} {number} {options.seed}" for number in range(len(chosen))]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        write = partial(write_line, fonts=fonts, options=options)
+        rows = [*pool.map(write, chosen, names, seeds, chunksize=50)]
+    (options.folder / f"{split}.tsv").write_text("".join(rows), "utf-8")
     return len(rows)
 
 
@@ -143,6 +151,7 @@ def main() -> None:
     parser.add_argument("--height", type=int, default=48, help="pixels")
     parser.add_argument("--longest", type=int, default=60, help="characters of a line")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that draw")
     for split, count in SIZES.items():
         parser.add_argument(f"--{split}", type=int, default=count, help=f"number of {split} lines")
     options = parser.parse_args()
@@ -160,7 +169,7 @@ def main() -> None:
     for split in SIZES:
         chosen = test_fonts if split == "test" else train_fonts
         texts = texts_of(split, given, options.seed, options.longest)
-        count = write_split(options.folder, split, texts, chosen, options)
+        count = write_split(split, texts, chosen, options)
         print(f"{options.folder / split}.tsv: {count:,} lines in {len(chosen)} fonts")
 
 

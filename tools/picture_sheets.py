@@ -68,7 +68,7 @@ def augmentation() -> str:
         **{
             f"{name} = {value}": {name: value}
             for name, value in {
-                **{"scale": 0.3, "shift": 0.3, "shear": 0.4},
+                **{"resize": 0.3, "scale": 0.3, "shift": 0.3, "shear": 0.4},
                 **{"stroke": 1.0, "contrast": 0.6, "noise": 0.1},
             }.items()
         },

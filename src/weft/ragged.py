@@ -361,7 +361,8 @@ class Ragged:
         rows = rows.to("cpu")
         layout = Layout(self.lengths[rows], self.device)
         starts = self.layout.offsets[:-1][rows]
-        return Ragged(self.values[(layout.repeat_per_token(starts) + layout.cpu_positions).to(self.device)], layout)
+        indices = (layout.repeat_per_token(starts) + layout.cpu_positions).to(self.device)
+        return Ragged(self.values.index_select(0, indices), layout)
 
     def reversed(self) -> Ragged:
         """Every row back to front (Sutskever et al. 2014)."""

@@ -180,9 +180,9 @@ USING: dict[str, list[tuple[list[str], str | None]]] = {
     "adapter": [(["adapter", "list", "RUN"], None)],
     "import": [(["import", "RUN", "--out", "out"], "…")],
     "export": [
-        (["export", "RUN", "--to", "huggingface", "--out", "out"], "…"),
-        (["export", "RUN", "--to", "ctranslate2", "--out", "out"], "…"),
-        (["export", "RUN", "--to", "onnx", "--out", "out"], "…"),
+        (["export", "RUN", "--format", "huggingface", "--out", "out"], "…"),
+        (["export", "RUN", "--format", "ctranslate2", "--out", "out"], "…"),
+        (["export", "RUN", "--format", "onnx", "--out", "out"], "…"),
     ],
     "tune": [(["tune", "RUN", "--minutes", "0.01", "--out", "out"], "…")],  # to tune a recipe is to ask for its data
     "distill": [

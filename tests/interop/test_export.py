@@ -9,7 +9,7 @@ from weft.interop import export
 
 
 def test_an_unknown_format():
-    with pytest.raises(RecipeError, match=r"^--to ctranslate: unknown format; did you mean 'ctranslate2'\?$"):
+    with pytest.raises(RecipeError, match=r"^--format ctranslate: unknown format; did you mean 'ctranslate2'\?$"):
         export.export_run("run", to="ctranslate")
 
 

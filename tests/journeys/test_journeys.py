@@ -226,7 +226,7 @@ def test_report(walk: Walk) -> None:
 
 def _export(walk: Walk, to: str, *, is_supported: bool) -> Path | None:
     """The exported folder; None if the run is refused, as it should be."""
-    result = walk.processes.weft(walk.folder, "export", "run", "--to", to, "--out", to)
+    result = walk.processes.weft(walk.folder, "export", "run", "--format", to, "--out", to)
     if not is_supported:
         assert result.refusal
         assert not (walk.folder / to).exists()
@@ -346,5 +346,5 @@ def test_train_an_adapter(walk: Walk) -> None:
     base = walk.call("own_scores", "adapted", walk.pairs, "none")
     assert largest_difference(base, walk.scores) < TOLERANCE
     if DEVICE == "cpu" and _is_transformer(walk.recipe) and not walk.recipe.model.copies:
-        walk.weft("export", "adapted", "--to", "ctranslate2", "--out", "merged")
+        walk.weft("export", "adapted", "--format", "ctranslate2", "--out", "merged")
         assert largest_difference(walk.call("ctranslate2_scores", "merged", walk.pairs), adapted) < TOLERANCE

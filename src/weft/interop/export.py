@@ -58,7 +58,7 @@ def export_run(
     ``adapter``: one of the run to add to the weights, or "none"; by default the one that it was trained with, if any.
     """
     if to not in FORMATS:
-        raise RecipeError(f"--to {to}: unknown format; {nearest(to, FORMATS)}")
+        raise RecipeError(f"--format {to}: unknown format; {nearest(to, FORMATS)}")
     with activity(f"converting {run} for {to}"):
         from weft.runs.load import load_run
 

@@ -27,7 +27,7 @@ class Portability(NamedTuple):
     """Whether a model can be exported to a format."""
 
     format: str
-    """Name of the format in ``weft export --to``."""
+    """Name of the format in ``weft export --format``."""
     name: str
     """Name of the format for readers."""
     refusal: str | None

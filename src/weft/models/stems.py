@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,8 +31,8 @@ from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STEMS, resolve
 from weft.recipe.stem import StemSettings
 
-MAX_PADDING = 1.5
-"""Pictures are convolved together while they take at most this many times their own area."""
+MAX_PADDING = {"cpu": 1.5, "cuda": 2.5}
+"""Pictures are convolved together while they take at most this many times their own area: a GPU prefers few groups."""
 
 
 class Pictures(NamedTuple):
@@ -137,33 +138,45 @@ class Stem(nn.Module):
         """The states (N, D) of packed arrays (`weft.packed`)."""
         shapes = packed_shapes(source)
         sizes = [self.size_of(shape) for shape in shapes]
-        starts, bytes_N = source.layout.offsets.tolist(), source.values.to(torch.uint8)
-        states: list[Tensor | None] = [None] * source.rows
-        for rows in similar_sizes(sizes):
-            arrays = [self.values_of(bytes_N[starts[row] + HEADER : starts[row + 1]], shapes[row]) for row in rows]
-            pictures = Pictures(_padded(arrays, self.norm.weight.dtype), [sizes[row] for row in rows])
+        starts, bytes_N = source.layout.offsets + HEADER, source.values.to(torch.uint8)
+        states_ND, lengths, order = [self.norm.weight.new_zeros(0, self.width)], [], []
+        for rows in similar_sizes(sizes, MAX_PADDING.get(source.device.type, 1.5)):
+            values_BCHW = self.values_of(bytes_N, starts[rows], [shapes[row] for row in rows])
+            pictures = Pictures(values_BCHW, [sizes[row] for row in rows])
             for stage in self.stages:
                 pictures = stage(pictures)
             pictures = pictures._replace(values_BCHW=self.norm(pictures.values_BCHW))
-            for row, states_ND in zip(rows, self.read(pictures), strict=True):
-                states[row] = states_ND
-        rows_ND = [row for row in states if row is not None]
-        lengths = torch.tensor([len(row) for row in rows_ND], dtype=torch.int64)
-        states_ND = torch.cat(rows_ND) if rows_ND else self.norm.weight.new_zeros(0, self.width)
-        return Ragged(dropout(states_ND, self.dropout, self.training), Layout(lengths, source.device))
+            states_ND.append(inside(self.read(pictures), self.sizes_read(pictures)))
+            lengths += [height * width for height, width in self.sizes_read(pictures)]
+            order += rows
+        sorted_by_size = Ragged(torch.cat(states_ND), Layout(torch.tensor(lengths, dtype=torch.int64), source.device))
+        states = sorted_by_size.select(torch.tensor(order, dtype=torch.int64).argsort())
+        return states.map(lambda values_ND: dropout(values_ND, self.dropout, self.training))
 
     def size_of(self, shape: PackedShape) -> tuple[int, int]:
         """Height and width of a picture."""
         return shape.height, shape.width
 
-    def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
-        """The values (C, H, W) of a picture: 0 is white, 1 is black."""
-        values_HWC = bytes_N.view(shape.height, shape.width, shape.channels)
-        return 1 - values_HWC.permute(2, 0, 1).to(self.norm.weight.dtype) / 255
+    def values_of(self, bytes_N: Tensor, starts_B: Tensor, shapes: Sequence[PackedShape]) -> Tensor:
+        """The values (B, C, H, W) of pictures that start at these bytes: 0 is white, 1 is black, padding is 0."""
+        channels, device = shapes[0].channels, bytes_N.device
+        sizes_B2 = torch.tensor([(shape.height, shape.width) for shape in shapes])
+        height, width = sizes_B2.amax(0).tolist()
+        rows_H, columns_W = torch.arange(height, device=device), torch.arange(width, device=device)
+        heights_B11, widths_B11 = sizes_B2.to(device)[:, :, None, None].unbind(1)
+        inside_BHW = (rows_H[:, None] < heights_B11) & (columns_W < widths_B11)
+        pixels_BHW = (rows_H[:, None] * widths_B11 + columns_W) * inside_BHW
+        bytes_BHWC = starts_B.to(device)[:, None, None, None] + pixels_BHW[..., None] * channels
+        values_BHWC = bytes_N[bytes_BHWC + torch.arange(channels, device=device)].to(self.norm.weight.dtype)
+        return ((1 - values_BHWC / 255) * inside_BHW[..., None]).permute(0, 3, 1, 2)
 
-    def read(self, pictures: Pictures) -> list[Tensor]:
-        """The states (N, D) of each picture."""
+    def read(self, pictures: Pictures) -> Tensor:
+        """The states (B, H, W, D) of pictures."""
         raise NotImplementedError
+
+    def sizes_read(self, pictures: Pictures) -> list[tuple[int, int]]:
+        """Rows and columns of the states of each picture."""
+        return [(1, width) for _, width in pictures.sizes]
 
 
 class ColumnStem(Stem):
@@ -173,13 +186,13 @@ class ColumnStem(Stem):
     def vectors_of(settings: StemSettings) -> int:
         return settings.bins
 
-    def read(self, pictures: Pictures) -> list[Tensor]:
+    def read(self, pictures: Pictures) -> Tensor:
         values_BCHW = pictures.values_BCHW
         heights = [height for height, _ in pictures.sizes]
         shares_BKH = torch.stack([bin_shares(height, self.settings.bins, values_BCHW.shape[2]) for height in heights])
         means_BWKC = torch.einsum("bkh,bchw->bwkc", shares_BKH.to(values_BCHW), values_BCHW)
-        states_BWD = self.projection(means_BWKC.flatten(2))
-        return [states_WD[:width] for states_WD, (_, width) in zip(states_BWD, pictures.sizes, strict=True)]
+        states_BWD: Tensor = self.projection(means_BWKC.flatten(2))
+        return states_BWD[:, None]
 
 
 class GridStem(Stem):
@@ -190,16 +203,16 @@ class GridStem(Stem):
         self.row_positions = SinusoidTable(width // 2)
         self.column_positions = SinusoidTable(width - width // 2)
 
-    def read(self, pictures: Pictures) -> list[Tensor]:
+    def read(self, pictures: Pictures) -> Tensor:
         states_BHWD = self.projection(pictures.values_BCHW.permute(0, 2, 3, 1))
         height, width = states_BHWD.shape[1:3]
         rows_HWD = self.row_positions(height)[:height, None].expand(-1, width, -1)
         columns_HWD = self.column_positions(width)[None, :width].expand(height, -1, -1)
-        states_BHWD = states_BHWD + torch.cat([rows_HWD, columns_HWD], -1).to(states_BHWD.dtype)
-        return [
-            states_HWD[:rows, :columns].flatten(0, 1)
-            for states_HWD, (rows, columns) in zip(states_BHWD, pictures.sizes, strict=True)
-        ]
+        positions_HWD: Tensor = torch.cat([rows_HWD, columns_HWD], -1).to(states_BHWD.dtype)
+        return states_BHWD + positions_HWD
+
+    def sizes_read(self, pictures: Pictures) -> list[tuple[int, int]]:
+        return pictures.sizes
 
 
 class FrameStem(Stem):
@@ -210,15 +223,30 @@ class FrameStem(Stem):
     def size_of(self, shape: PackedShape) -> tuple[int, int]:
         return 1, shape.height
 
-    def values_of(self, bytes_N: Tensor, shape: PackedShape) -> Tensor:
-        """The values (C, 1, W) of frames; bytes from 0 to 1."""
-        dtype: torch.dtype = getattr(torch, shape.dtype)
-        values_TF = bytes_N.clone().view(dtype).view(shape.height, shape.width).to(self.norm.weight.dtype)
-        return (values_TF / 255 if dtype == torch.uint8 else values_TF).T[:, None]
+    def values_of(self, bytes_N: Tensor, starts_B: Tensor, shapes: Sequence[PackedShape]) -> Tensor:
+        """The values (B, C, 1, W) of frames; bytes from 0 to 1."""
+        longest, features, device = max(shape.height for shape in shapes), shapes[0].width, bytes_N.device
+        values_BTF = self.norm.weight.new_zeros(len(shapes), longest, features, device=device)
+        for values_TF, start, shape in zip(values_BTF, starts_B.tolist(), shapes, strict=True):
+            dtype: torch.dtype = getattr(torch, shape.dtype)
+            count = shape.height * shape.width * dtype.itemsize
+            frames_TF = bytes_N[start : start + count].clone().view(dtype).view(shape.height, shape.width)
+            values_TF[: shape.height] = frames_TF / 255 if dtype == torch.uint8 else frames_TF
+        return values_BTF.transpose(1, 2)[:, :, None]
 
-    def read(self, pictures: Pictures) -> list[Tensor]:
-        states_BWD = self.projection(pictures.values_BCHW[:, :, 0].transpose(1, 2))
-        return [states_WD[:width] for states_WD, (_, width) in zip(states_BWD, pictures.sizes, strict=True)]
+    def read(self, pictures: Pictures) -> Tensor:
+        states_BWD: Tensor = self.projection(pictures.values_BCHW[:, :, 0].transpose(1, 2))
+        return states_BWD[:, None]
+
+
+def inside(states_BHWD: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
+    """The states (N, D) inside of pictures of these sizes, one picture after the other, row by row."""
+    height, width = states_BHWD.shape[1:3]
+    sizes_B2 = np.array(sizes)
+    inside_BHW = np.arange(height)[:, None] < sizes_B2[:, :1, None]
+    inside_BHW = inside_BHW & (np.arange(width) < sizes_B2[:, 1:, None])
+    places_N = torch.from_numpy(np.flatnonzero(inside_BHW)).to(states_BHWD.device)
+    return states_BHWD.flatten(0, 2).index_select(0, places_N)
 
 
 def packed_shapes(source: Ragged) -> list[PackedShape]:
@@ -228,14 +256,14 @@ def packed_shapes(source: Ragged) -> list[PackedShape]:
     return [shape_of(header) for header in headers_BH.cpu().numpy()]
 
 
-def similar_sizes(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Rows to pad together, from the smallest to the largest: at most `MAX_PADDING` times the area that they have."""
+def similar_sizes(sizes: Sequence[tuple[int, int]], most: float) -> Iterator[list[int]]:
+    """Rows to pad together, from the smallest to the largest: at most ``most`` times the area that they have."""
     rows: list[int] = []
     area = height = width = 0
     for row in sorted(range(len(sizes)), key=lambda row: (sizes[row][1], sizes[row][0])):
         new_height, new_width = max(height, sizes[row][0]), max(width, sizes[row][1])
         own = sizes[row][0] * sizes[row][1]
-        if rows and (len(rows) + 1) * new_height * new_width > MAX_PADDING * (area + own):
+        if rows and (len(rows) + 1) * new_height * new_width > most * (area + own):
             yield rows
             rows, area, (new_height, new_width) = [], 0, sizes[row]
         rows.append(row)
@@ -250,15 +278,6 @@ def bin_shares(height: int, bins: int, rows: int) -> Tensor:
     tops_H = torch.arange(rows, dtype=torch.float32)
     overlaps_KH = torch.minimum(tops_H + 1, edges_K[1:, None]) - torch.maximum(tops_H, edges_K[:-1, None])
     return overlaps_KH.clamp(min=0) * bins / height
-
-
-def _padded(arrays: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """(B, C, H, W) arrays (C, H, W) with zeros below and to the right."""
-    height, width = (max(array.shape[side] for array in arrays) for side in (1, 2))
-    padded_BCHW = torch.zeros(len(arrays), arrays[0].shape[0], height, width, dtype=dtype, device=arrays[0].device)
-    for picture_CHW, array_CHW in zip(padded_BCHW, arrays, strict=True):
-        picture_CHW[:, : array_CHW.shape[1], : array_CHW.shape[2]] = array_CHW
-    return padded_BCHW
 
 
 def make_stem(settings: StemSettings, *, width: int, dropout: float) -> Stem:

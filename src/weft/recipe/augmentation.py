@@ -17,7 +17,12 @@ MaskCount = Annotated[int, Field(ge=0, le=100)]
 class AugmentationSettings(Settings):
     """Largest random changes of pictures and frames, drawn anew each time that one is trained on."""
 
-    scale: Share = Field(0.0, description="pictures: change of height and of width; 0.1: from 1 / 1.1 to 1.1 times")
+    resize: Share = Field(
+        0.0, description="pictures: change of height and of width, of the whole picture; 0.2: from 1 / 1.2 to 1.2 times"
+    )
+    scale: Share = Field(
+        0.0, description="pictures: the same of what is drawn alone, on paper that keeps its size, where there is room"
+    )
     shift: Share = Field(0.0, description="pictures: shift as a share of the height; what is drawn stays inside")
     shear: Share = Field(0.0, description="pictures: slope of upright lines; 0.2: 2 pixels in 10")
     stroke: float = Field(
@@ -32,7 +37,7 @@ class AugmentationSettings(Settings):
 
     @property
     def changes_pictures(self) -> bool:
-        return any((self.scale, self.shift, self.shear, self.stroke, self.contrast, self.noise))
+        return any((self.resize, self.scale, self.shift, self.shear, self.stroke, self.contrast, self.noise))
 
     @property
     def changes_frames(self) -> bool:

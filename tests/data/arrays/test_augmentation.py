@@ -16,7 +16,15 @@ STRONG = AugmentationSettings(
 )
 EACH = [
     AugmentationSettings(**{name: value})
-    for name, value in {"scale": 0.4, "shift": 0.4, "shear": 0.6, "stroke": 1.5, "contrast": 0.8, "noise": 0.1}.items()
+    for name, value in {
+        "resize": 0.4,
+        "scale": 0.4,
+        "shift": 0.4,
+        "shear": 0.6,
+        "stroke": 1.5,
+        "contrast": 0.8,
+        "noise": 0.1,
+    }.items()
 ]
 NAMES = [f"pictures/12-6-{number:012x}.png" for number in range(12)]
 pictures = arrays.arrays(np.uint8, arrays.array_shapes(min_dims=2, max_dims=3, max_side=9))
@@ -96,14 +104,29 @@ def test_a_square_is_scaled_within_its_limits():
         assert size / 1.3 - 1 < min(sizes) < size / 1.2 and size * 1.2 < max(sizes) < size * 1.3 + 1
 
 
+def test_a_picture_is_resized_with_all_that_is_on_it():
+    """Ink that fills its picture fills it at every size, and grows as much as the picture."""
+    picture = np.zeros((20, 30), np.uint8)
+    picture[[0, -1]] = picture[:, [0, -1]] = 255
+    shapes = set()
+    for seed in range(100):
+        resized = augment_picture(picture, AugmentationSettings(resize=0.25), seed)
+        shapes.add(resized.shape)
+        ink = 255.0 - resized
+        factor_y, factor_x = (new / old for new, old in zip(resized.shape, picture.shape, strict=True))
+        assert ink.sum() == pytest.approx(255 * 18 * 28 * factor_y * factor_x, rel=0.1)
+    heights, widths = zip(*shapes, strict=True)
+    assert (min(heights), max(heights), min(widths), max(widths)) == (16, 25, 24, 37)
+
+
 def test_sampling_equals_the_oracle():
     random = np.random.default_rng(2)
     picture = random.integers(0, 256, (7, 5)).astype(float)
-    y, x = random.uniform(-3, 9, (11, 13)), random.uniform(-3, 8, (11, 13))
+    y, x = random.uniform(-3, 9, 11), random.uniform(-3, 8, (11, 13))
     found = sampled(picture[:, :, None], y, x, np.array([200.0]))[:, :, 0]
     expected = [
-        [oracle.interpolated(picture.tolist(), *at, 200.0) for at in zip(*row, strict=True)]
-        for row in zip(y.tolist(), x.tolist(), strict=True)
+        [oracle.interpolated(picture.tolist(), at_y, at_x, 200.0) for at_x in row]
+        for at_y, row in zip(y.tolist(), x.tolist(), strict=True)
     ]
     assert np.allclose(found, expected)
 

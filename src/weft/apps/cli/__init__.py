@@ -74,7 +74,7 @@ SECTIONS = {
         "import": LazyCommand(
             "weft.apps.cli.commands.exchange:import_command", "weft import Helsinki-NLP/opus-mt-en-fr --out runs/en-fr"
         ),
-        "export": LazyCommand("weft.apps.cli.commands.exchange:export_command", "weft export RUN --to ctranslate2"),
+        "export": LazyCommand("weft.apps.cli.commands.exchange:export_command", "weft export RUN --format ctranslate2"),
         "push": LazyCommand("weft.apps.cli.commands.exchange:push_command", "weft push runs/try OWNER/NAME --private"),
         "pull": LazyCommand("weft.apps.cli.commands.exchange:pull_command", "weft pull OWNER/NAME --out runs/pulled"),
     },

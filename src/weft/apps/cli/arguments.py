@@ -67,11 +67,11 @@ Search = Annotated[
 ]
 SourceLanguage = Annotated[
     str | None,
-    typer.Option("--from", metavar="LANGUAGE", help="Language of the sources, if the model has several."),
+    typer.Option("--source-language", metavar="LANGUAGE", help="Language of the sources, if the model has several."),
 ]
 TargetLanguage = Annotated[
     str | None,
-    typer.Option("--to", metavar="LANGUAGE", help="Language to translate into, if the model has several."),
+    typer.Option("--target-language", metavar="LANGUAGE", help="Language to translate into, if the model has several."),
 ]
 With = Annotated[
     list[Path] | None,

@@ -1,10 +1,12 @@
 """Augmentation of pictures and frames: the same array, changed at random within the limits of the settings.
 
-Each function is pure: an array, settings and a seed give one result, on every machine, of the shape and type of the
-array. So batches, their budget and their order do not depend on it, and a resumed run sees what the first would have.
+Each function is pure: an array, settings and a seed give one result, on every machine, of the type of the array and,
+but for ``resize``, of its shape. Batches and their order do not depend on it, and a resumed run sees what the first
+would have.
 
     pictures   f ∈ [1/(1+a), 1+a]: the factor that a setting a stands for, with u uniform in [−1, 1]:  1 + a u, or
                1 / (1 − a u) if u < 0
+               resize                height and width of the picture, with all that is on it, each by a factor f
                scale, shift, shear   x′ = x_c + f_x (x − x_b) − s (y′ − y_c),  y′ = y_c + f_y (y − y_b)
                stroke                p + a (d − p), d the darkest (or lightest) of the 3 × 3 pixels around; again for
                                      each pixel of width. Thinner: a ≤ 1/2, once
@@ -37,9 +39,9 @@ def augment_picture(picture: np.ndarray, settings: AugmentationSettings, seed: S
     if not settings.changes_pictures:
         return picture
     random = np.random.default_rng(seed)
-    values_HWC = picture.reshape(*picture.shape[:2], -1).astype(np.float64)
+    values_HWC = picture.reshape(*picture.shape[:2], -1).astype(np.float32)
     paper_C = paper_of(values_HWC)
-    if settings.scale or settings.shift or settings.shear:
+    if settings.resize or settings.scale or settings.shift or settings.shear:
         values_HWC = _transformed(values_HWC, paper_C, settings, random)
     if settings.stroke:
         values_HWC = with_strokes(values_HWC, paper_C, settings.stroke * _uniform(random))
@@ -48,7 +50,7 @@ def augment_picture(picture: np.ndarray, settings: AugmentationSettings, seed: S
         values_HWC = np.clip(paper_C + factor * (values_HWC - paper_C) + offset, 0, 255)
     if settings.noise:
         values_HWC = values_HWC + settings.noise * 255 * random.random() * _bell_shaped(values_HWC.shape, random)
-    return np.clip(np.rint(values_HWC), 0, 255).astype(np.uint8).reshape(picture.shape)
+    return np.clip(np.rint(values_HWC), 0, 255).astype(np.uint8).reshape(*values_HWC.shape[:2], *picture.shape[2:])
 
 
 def mask_frames(frames: np.ndarray, settings: AugmentationSettings, seed: Seed) -> np.ndarray:
@@ -109,10 +111,11 @@ def _around(values_HWC: np.ndarray, extreme: np.ufunc) -> np.ndarray:
 def _transformed(
     values_HWC: np.ndarray, paper_C: np.ndarray, settings: AugmentationSettings, random: np.random.Generator
 ) -> np.ndarray:
-    """The picture scaled, sheared and shifted; of what is drawn, nothing is lost."""
-    height, width = values_HWC.shape[:2]
+    """The picture resized, scaled, sheared and shifted; of what is drawn, nothing is lost."""
     top, bottom, left, right = ink_box(values_HWC, paper_C)
-    factor_y, factor_x = _factor(settings.scale, random), _factor(settings.scale, random)
+    size_y, size_x = (_factor(settings.resize, random) if settings.resize else 1.0 for _ in range(2))
+    height, width = (max(round(side * f), 1) for side, f in zip(values_HWC.shape, (size_y, size_x), strict=False))
+    factor_y, factor_x = size_y * _factor(settings.scale, random), size_x * _factor(settings.scale, random)
     shear, shift_y, shift_x = settings.shear * _uniform(random), _uniform(random), _uniform(random)
     factor_y = min(factor_y, height / (bottom - top))
     new_height = factor_y * (bottom - top)
@@ -120,26 +123,30 @@ def _transformed(
     factor_x, shear = factor_x * narrowing, shear * narrowing
     new_width = factor_x * (right - left) + abs(shear) * new_height
     old_y, old_x, reach = (top + bottom) / 2, (left + right) / 2, settings.shift * height
-    new_y = min(max(old_y + reach * shift_y, new_height / 2), height - new_height / 2)
-    new_x = min(max(old_x + reach * shift_x, new_width / 2), width - new_width / 2)
+    new_y = min(max(old_y * size_y + reach * shift_y, new_height / 2), height - new_height / 2)
+    new_x = min(max(old_x * size_x + reach * shift_x, new_width / 2), width - new_width / 2)
     y_H = np.arange(height) + 0.5 - new_y
     x_W = np.arange(width) + 0.5 - new_x
-    from_y_HW = np.broadcast_to((old_y + y_H / factor_y)[:, None], (height, width))
     from_x_HW = old_x + (x_W[None] + shear * y_H[:, None]) / factor_x
-    return sampled(values_HWC, from_y_HW - 0.5, from_x_HW - 0.5, paper_C)
+    return sampled(values_HWC, old_y + y_H / factor_y - 0.5, from_x_HW - 0.5, paper_C)
 
 
-def sampled(values_HWC: np.ndarray, y_HW: np.ndarray, x_HW: np.ndarray, outside_C: np.ndarray) -> np.ndarray:
-    """The picture at these positions, interpolated between the four pixels around each."""
-    height, width = values_HWC.shape[:2]
+def sampled(values_HWC: np.ndarray, y_H: np.ndarray, x_HW: np.ndarray, outside_C: np.ndarray) -> np.ndarray:
+    """The picture at these positions, interpolated between the four pixels around each: first between rows, then
+    within them."""
+    height, width, channels = values_HWC.shape
+    dtype = values_HWC.dtype
     padded = np.pad(values_HWC - outside_C, ((1, 1), (1, 1), (0, 0)))  # one row and column of paper around
-    y_HW, x_HW = np.clip(y_HW + 1, 0, height + 1), np.clip(x_HW + 1, 0, width + 1)
-    top, left = np.minimum(y_HW.astype(int), height), np.minimum(x_HW.astype(int), width)
-    down, right = (y_HW - top)[:, :, None], (x_HW - left)[:, :, None]
-    above = padded[top, left] * (1 - right) + padded[top, left + 1] * right
-    below = padded[top + 1, left] * (1 - right) + padded[top + 1, left + 1] * right
-    result: np.ndarray = outside_C + above * (1 - down) + below * down
-    return result
+    y_H = np.clip(y_H + 1, 0, height + 1)
+    top_H = np.minimum(y_H.astype(np.int64), height)
+    down_H = (y_H - top_H).astype(dtype)[:, None, None]
+    rows_NC = (padded[top_H] * (1 - down_H) + padded[top_H + 1] * down_H).reshape(-1, channels)
+    x_HW = np.clip(x_HW + 1, 0, width + 1)
+    left_HW = np.minimum(x_HW.astype(np.int64), width)
+    right_HW = (x_HW - left_HW).astype(dtype)[:, :, None]
+    left_HW += (width + 2) * np.arange(len(y_H))[:, None]
+    result: np.ndarray = rows_NC.take(left_HW, 0) * (1 - right_HW) + rows_NC.take(left_HW + 1, 0) * right_HW
+    return result + outside_C
 
 
 def _uniform(random: np.random.Generator) -> float:

@@ -1,7 +1,8 @@
 """Augmentation of the pictures and frames of batches (training.augmentation): each is changed anew in every epoch.
 
 The changes (`weft.data.arrays.augmentation`) are a function of the seed, the step and the number and row of the batch:
-a resumed run repeats them, and other workers draw the same. Shapes do not change, nor does the target.
+a resumed run repeats them, and other workers draw the same. The target does not change; shapes do with
+``augmentation.resize`` alone: then a batch may have more pixels than its budget.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import torch
 from weft.data.arrays.augmentation import augment_picture, mask_frames
 from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch
-from weft.packed import HEADER, pack, unpack
+from weft.packed import pack, unpack
+from weft.ragged import Layout, Ragged
 from weft.recipe.augmentation import AugmentationSettings
 
 STREAM = 0x61726179
@@ -40,11 +42,12 @@ def _changed(steps: Iterator[StepBatches], settings: AugmentationSettings, seed:
 
 
 def augmented(batch: Batch, settings: AugmentationSettings, key: tuple[int, ...]) -> Batch:
-    """A batch with other pictures or frames of the same shapes; ``key``: a seed, to which the row is added."""
-    values_N = batch.source.values.numpy().copy()
-    starts = batch.source.layout.offsets.tolist()
+    """A batch with other pictures or frames; ``key``: a seed, to which the row is added."""
+    values_N, starts = batch.source.values.numpy(), batch.source.layout.offsets.tolist()
+    rows = []
     for row, (start, stop) in enumerate(pairwise(starts)):
         array = unpack(values_N[start:stop])
         change = augment_picture if array.ndim == 3 else mask_frames
-        values_N[start + HEADER : stop] = pack(change(array, settings, (*key, row)))[HEADER:]
-    return batch._replace(source=batch.source.like(torch.from_numpy(values_N)))
+        rows.append(torch.from_numpy(pack(change(array, settings, (*key, row)))))
+    lengths = torch.tensor([len(row) for row in rows])
+    return batch._replace(source=Ragged(torch.cat(rows), Layout(lengths)) if rows else batch.source)

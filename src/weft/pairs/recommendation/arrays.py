@@ -56,7 +56,7 @@ SHORT_TEXT = 20
 """Characters of a text up to which it is right or wrong as a whole."""
 AUGMENTATIONS: dict[str, dict[str, float]] = {
     "line": {"scale": 0.1, "shift": 0.1, "shear": 0.2, "stroke": 0.5, "contrast": 0.3, "noise": 0.05},
-    "formula": {"scale": 0.2, "shift": 0.1, "shear": 0.1, "stroke": 0.5},
+    "formula": {"resize": 0.25, "scale": 0.1, "shear": 0.2, "stroke": 0.5},
     "picture": {"scale": 0.1, "shift": 0.1, "contrast": 0.2},
     "frames": {"time_masks": 2, "feature_masks": 2},
 }

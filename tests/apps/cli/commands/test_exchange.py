@@ -19,17 +19,17 @@ def test_a_folder(command: Command, runs: Runs, tmp_path: Path) -> None:
     from weft.translation.engines.ctranslate2.model import CTranslate2Model
 
     out = tmp_path / "model"
-    said = command("export", runs("transformer"), "--to", "ctranslate2", "--out", out, "--quantization", "int8")
+    said = command("export", runs("transformer"), "--format", "ctranslate2", "--out", out, "--quantization", "int8")
     assert said[0] == f"{out}\n"
     assert {"model.bin", "config.json", "recipe.toml", "tokenizer.json"} <= {path.name for path in out.iterdir()}
     assert CTranslate2Model(out, threads=1).info.quantization == "int8"
 
 
 def test_other_formats(refusal: Refusal, runs: Runs) -> None:
-    said = refusal("export", runs("transformer"), "--to", "huggingface")
+    said = refusal("export", runs("transformer"), "--format", "huggingface")
     assert said.startswith("transformer: model.embedding: 11: in transformers it is the hidden size")
-    assert refusal("export", runs("lstm"), "--to", "huggingface").startswith("lstm: model.encoder.kind: 'lstm'")
-    assert refusal("export", runs("prefix"), "--to", "onnx").startswith("prefix: model.kind: 'prefix_lm'")
+    assert refusal("export", runs("lstm"), "--format", "huggingface").startswith("lstm: model.encoder.kind: 'lstm'")
+    assert refusal("export", runs("prefix"), "--format", "onnx").startswith("prefix: model.kind: 'prefix_lm'")
     assert refusal("push", runs("lstm"), "name") == "name: not the name of a model on the Hub; expected OWNER/NAME"
 
 
@@ -49,7 +49,7 @@ def test_what_it_cannot_hold(refusal: Refusal, runs: Runs, tmp_path: Path, name:
 
 def test_other_refusals(refusal: Refusal, runs: Runs, tmp_path: Path) -> None:
     run = runs("transformer")
-    assert "did you mean 'ctranslate2'?" in refusal("export", run, "--to", "ctranslate")
+    assert "did you mean 'ctranslate2'?" in refusal("export", run, "--format", "ctranslate")
     assert refusal("export", run, "--quantization", "int4").startswith("--quantization int4: unknown; ")
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not a CTranslate2 export" in refusal("export", run, "--out", tmp_path)

@@ -53,7 +53,7 @@ class TestLayoutsAndProducts:
         first, second = lines.index("interleaved"), lines.index("halves")
         assert lines[first + 4].split() == ["1", "0.8415", "0.5403", "0.0100", "1.0000"]
         assert lines[second + 4].split() == ["1", "0.8415", "0.0100", "0.5403", "1.0000"]
-        assert lines[first + 6 : second] == lines[second + 6 :]
+        assert lines[second - 1] == "" and lines[first + 6 : second - 1] == lines[second + 6 :]
 
     def test_one_layout(self, command: Command) -> None:
         lines = command("positions", "--count", "2", "--width", "4", "--layout", "halves")[0].splitlines()

@@ -63,9 +63,7 @@ def import_command(
 
 def export_command(
     run: Run,
-    to: Annotated[
-        str, typer.Option("--to", "--format", metavar="FORMAT", help=f"{', '.join(FORMATS)}.")
-    ] = "ctranslate2",
+    to: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{', '.join(FORMATS)}.")] = "ctranslate2",
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder to write; by default RUN/FORMAT-QUANTIZATION.")
     ] = None,

@@ -62,8 +62,10 @@ def command(
         typer.echo(draw_positions(tables, to, products=products))
         return
     console = Console(highlight=False)
-    for name, table in tables.items():
-        shown = min(count, TERMINAL_POSITIONS)
+    shown = min(count, TERMINAL_POSITIONS)
+    for index, (name, table) in enumerate(tables.items()):
+        if index > 0:
+            console.print()
         console.print(terminal_positions(table, positions=shown, title=name, products=products))
 
 

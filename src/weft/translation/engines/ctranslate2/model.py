@@ -47,7 +47,7 @@ class CTranslate2Model:
         if info is None:
             raise SearchError(
                 f"{self.folder}: not a CTranslate2 model of this version of weft; write one with "
-                "`weft export RUN --to ctranslate2`"
+                "`weft export RUN --format ctranslate2`"
             )
         self.info = info
         self.device, _, index = device.partition(":")
