@@ -28,7 +28,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.data.pairs import Pair, text_hashes
-from weft.data.reading.corpora import Corpus, DatasetRows, exists, expand
+from weft.data.reading.corpora import DatasetRows, exists, expand
 from weft.errors import CheckpointError, DataError, option, plural
 from weft.files import file_version, parse_json, read_bounded, read_json, replacing, save_text
 
@@ -173,19 +173,17 @@ def record_data_files(recipe: Recipe) -> DataRecord:
 
 
 def check_unchanged(recipe: Recipe, run: Path) -> None:
-    """Fail if the data of a run that is resumed have changed since it was trained, or if nothing is known of them.
-
-    Files that are gone do not count.
-    """
+    """Fail if the data of a run that is resumed have changed, or nothing is known of them; not if they are gone."""
     recorded = DataRecord.load(run)
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
     for split in USES:
         paths = _split_files(recipe, split)
-        if special := [path for path in _listed_files(recipe, split) if exists(str(path)) and not path.is_file()]:
-            raise DataError(f"{special[0]}: not a regular file (data.{split}); {remedy}")
+        for path in _split_files(recipe, split, pipes=True):
+            if exists(str(path)) and not path.is_file():
+                raise DataError(f"{path}: not a regular file (data.{split}); {remedy}")
         if recorded is None and paths:
-            unknown = f"{paths[0]}: {run} has no record of its data files (data.{split})"
-            raise DataError(f"{unknown}; continue with what is in it now: {option('accept_new_data', True)}")
+            accept = option("accept_new_data", True)
+            raise DataError(f"{paths[0]}: {run} has no record of its data files; accept what is in it: {accept}")
         if recorded is None or not all(path.is_file() for path in paths):
             continue
         before = recorded.files.get(split, [])
@@ -234,17 +232,8 @@ def _unknown(reason: str) -> DataError:
     return DataError(f"{reason}; name the pairs yourself, or accept it: {accept}")
 
 
-def _split_files(recipe: Recipe, split: str) -> list[Path]:
-    """The files that a recipe names for a split, or data.terms and data.fuzzy; none if it is held out from training."""
-    return _files_of(recipe, split, lambda corpus: corpus.files())
-
-
-def _listed_files(recipe: Recipe, split: str) -> list[Path]:
-    """`_split_files` with the pipes and devices that the recipe names, whose contents cannot be known."""
-    return _files_of(recipe, split, lambda corpus: [Path(path) for path in expand(corpus.paths()) if path != "-"])
-
-
-def _files_of(recipe: Recipe, split: str, files_of: Callable[[Corpus], list[Path]]) -> list[Path]:
+def _split_files(recipe: Recipe, split: str, *, pipes: bool = False) -> list[Path]:
+    """The files that a recipe names for a split, or data.terms and data.fuzzy; ``pipes``: with pipes and devices."""
     from weft.data.preparation.corpora import find_corpora, glossary_and_memory_files
 
     if split not in SPLITS:
@@ -254,7 +243,8 @@ def _files_of(recipe: Recipe, split: str, files_of: Callable[[Corpus], list[Path
     files: list[Path] = []
     for entry in find_corpora(recipe.accepting_new_data(), split, allow_missing=True):
         with suppress(DataError):  # a pattern without matches: reading reports it
-            files += files_of(entry.corpus)
+            named = expand(entry.corpus.paths()) if pipes else entry.corpus.files()
+            files += [Path(name) for name in named if name != "-"]
     return files
 
 
