@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--kinds", nargs="*", default=["beam", "greedy"])
+    parser.add_argument("--memory", type=float, help="search.memory: bytes, or a share of what is free")
     given = parser.parse_args()
     run = weft.load(given.run, device="cuda")
     if given.plain:
@@ -86,7 +87,10 @@ def main() -> None:
     lines = given.file.read_text("utf-8").split("\n")[:-1][: given.lines]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {run!r}, {len(lines):,} lines")
     for kind in given.kinds:
-        search = {"kind": kind, "batch_tokens": "auto"}
+        search: dict[str, Any] = {"kind": kind, "batch_tokens": "auto"}
+        if given.memory:
+            search["memory"] = given.memory
+        torch.cuda.reset_peak_memory_stats()
         cold = by_text(run, lines, search)[0]
         seconds, tokens, cpu = min(by_text(run, lines, search) for _ in range(2))
         id_seconds, id_tokens = min(by_ids(run, lines, search) for _ in range(2))
@@ -97,6 +101,7 @@ def main() -> None:
             "tokens/s by ids": id_tokens / id_seconds, "text/ids": id_seconds / seconds, "cores": cpu / seconds,
             "GPU busy": share, "p50 ms": p50, "p99 ms": p99, "tokens": tokens,
             "memory GiB": torch.cuda.max_memory_allocated() / 2**30,
+            "reserved GiB": torch.cuda.max_memory_reserved() / 2**30,
         }  # fmt: skip
         print(json.dumps({name: round(v, 3) if isinstance(v, float) else v for name, v in record.items()}), flush=True)
 

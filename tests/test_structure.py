@@ -40,7 +40,6 @@ SHORT_FILES = {
     "pictures/html/page.py": "the frame of all pages, with their security policy",
     "pictures/learning_curves.py": "a picture has a file; notebooks and reports show this one",
     "pictures/trace.py": "the table of views",
-    "recipe/augmentation.py": "a section of recipes, which has a file",
     "recipe/base.py": "the base class of all sections, each of which has a file",
     "tasks/addition.py": "a task has a file",
     "tasks/options.py": "shared by the tasks, each of which has a file",

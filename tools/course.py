@@ -12,6 +12,7 @@ folder to start anew. A block of ``text`` after a block of ``python`` or ``sh`` 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -123,11 +124,14 @@ def _training(runs: dict[str, str]) -> str:
     lines = [
         "# Trained in earlier chapters; a few minutes each, once.",
         "import subprocess",
+        "import sys",
         "from pathlib import Path",
         "",
+        'weft_command = [sys.executable, "-m", "weft"]  # "weft" need not be on the PATH',
     ]
     for run, command in runs.items():
-        lines += [f'if not Path("{run}").is_dir():', f"    subprocess.run({shlex.split(command)!r}, check=True)"]
+        arguments = json.dumps(shlex.split(command)[1:], ensure_ascii=False)
+        lines += [f'if not Path("{run}").is_dir():', f"    subprocess.run([*weft_command, *{arguments}], check=True)"]
     return "\n".join(lines)
 
 

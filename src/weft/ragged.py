@@ -358,8 +358,7 @@ class Ragged:
 
     def select(self, rows: Tensor) -> Ragged:
         """The given rows, in the given order."""
-        rows = rows.to("cpu")
-        layout = Layout(self.lengths[rows], self.device)
+        layout = Layout(self.lengths[rows := rows.to("cpu")], self.device)
         starts = self.layout.offsets[:-1][rows]
         indices = (layout.repeat_per_token(starts) + layout.cpu_positions).to(self.device)
         return Ragged(self.values.index_select(0, indices), layout)

@@ -120,7 +120,7 @@ def alignment() -> Worlds:
         [
             {"errors": errors(0, 4)},
             {"errors": errors(8, 0)},
-            *({"errors": with_item(true, model, near(40))} for model in both_ways),
+            {"diagonal": near(5)},
             *({"changes": with_item(changes, model, near(5))} for model in both_ways),
         ],
     )

@@ -91,3 +91,8 @@ def test_both_sets_of_seeds_together(tool: ModuleType) -> None:
     assert tool.with_both_sets(agreeing, 3) == agreeing
     unknown = BOTH.replace("10 [6, 14]", "100 [77, 100]")  # rounded to its limit
     assert tool.with_both_sets(unknown, 3) == unknown
+
+
+def test_the_number_of_models_is_that_of_the_section(tool: ModuleType) -> None:
+    assert tool.models_of_section("**Trained.** LSTMs, two for each seed.\n") == 6
+    assert tool.models_of_section("**Trained.** LSTMs.\n\nof six models, two for each seed\n") == 3

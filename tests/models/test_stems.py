@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from weft.models.positions import sinusoids
-from weft.models.stems import Stem, bin_shares, make_stem, packed_shapes, similar_sizes
+from weft.models.stems import MAX_PADDING, Stem, bin_shares, make_stem, packed_shapes, similar_sizes
 from weft.packed import pack
 from weft.ragged import Ragged
 from weft.recipe.stem import StemSettings
@@ -128,13 +128,13 @@ def test_ids_of_a_batch_are_bytes_of_any_type() -> None:
 
 def test_pictures_of_similar_size_are_padded_together() -> None:
     sizes = [(10, 100), (11, 90), (300, 2), (10, 97), (1, 1)]
-    groups = list(similar_sizes(sizes, 1.5))
+    groups = list(similar_sizes(sizes))
     assert sorted(row for group in groups for row in group) == [0, 1, 2, 3, 4]
     assert [0, 1, 3] in [sorted(group) for group in groups]
     for group in groups:
         area = sum(sizes[row][0] * sizes[row][1] for row in group)
         padded = len(group) * max(sizes[row][0] for row in group) * max(sizes[row][1] for row in group)
-        assert padded <= 1.5 * area
+        assert padded <= MAX_PADDING * area
 
 
 def test_every_bin_is_a_mean() -> None:

@@ -19,6 +19,7 @@ from weft.runtime.switches import (
     Tf32Switch,
     allow_tf32,
     collection_paused,
+    existing_objects_frozen,
     frequent_thread_switches,
     frozen_afterwards,
     single_core_threads,
@@ -227,6 +228,27 @@ def test_what_a_program_has_loaded_is_frozen() -> None:
     assert gc.isenabled() and gc.get_freeze_count() > 0
     unfreeze_objects()
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("collector")
+def test_existing_objects_are_frozen_until_the_last_block_has_ended() -> None:
+    unfreeze_objects()
+    second = existing_objects_frozen()
+    with existing_objects_frozen():
+        second.__enter__()
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() > 0
+    second.__exit__(None, None, None)
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("collector")
+def test_objects_that_a_program_has_frozen_stay_so() -> None:
+    with frozen_afterwards():
+        pass
+    with existing_objects_frozen():
+        pass
+    assert gc.get_freeze_count() > 0
 
 
 def test_importing_and_loading_leave_the_collector_alone(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STEMS, resolve
 from weft.recipe.stem import StemSettings
 
-MAX_PADDING = {"cpu": 1.5, "cuda": 2.5}
-"""Pictures are convolved together while they take at most this many times their own area: a GPU prefers few groups."""
+MAX_PADDING = 1.5
+"""Pictures are convolved together while they take at most this many times their own area."""
 
 
 class Pictures(NamedTuple):
@@ -140,7 +140,7 @@ class Stem(nn.Module):
         sizes = [self.size_of(shape) for shape in shapes]
         starts, bytes_N = source.layout.offsets + HEADER, source.values.to(torch.uint8)
         states_ND, lengths, order = [self.norm.weight.new_zeros(0, self.width)], [], []
-        for rows in similar_sizes(sizes, MAX_PADDING.get(source.device.type, 1.5)):
+        for rows in similar_sizes(sizes):
             values_BCHW = self.values_of(bytes_N, starts[rows], [shapes[row] for row in rows])
             pictures = Pictures(values_BCHW, [sizes[row] for row in rows])
             for stage in self.stages:
@@ -256,14 +256,14 @@ def packed_shapes(source: Ragged) -> list[PackedShape]:
     return [shape_of(header) for header in headers_BH.cpu().numpy()]
 
 
-def similar_sizes(sizes: Sequence[tuple[int, int]], most: float) -> Iterator[list[int]]:
-    """Rows to pad together, from the smallest to the largest: at most ``most`` times the area that they have."""
+def similar_sizes(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Rows to pad together, from the smallest to the largest: at most `MAX_PADDING` times the area that they have."""
     rows: list[int] = []
     area = height = width = 0
     for row in sorted(range(len(sizes)), key=lambda row: (sizes[row][1], sizes[row][0])):
         new_height, new_width = max(height, sizes[row][0]), max(width, sizes[row][1])
         own = sizes[row][0] * sizes[row][1]
-        if rows and (len(rows) + 1) * new_height * new_width > most * (area + own):
+        if rows and (len(rows) + 1) * new_height * new_width > MAX_PADDING * (area + own):
             yield rows
             rows, area, (new_height, new_width) = [], 0, sizes[row]
         rows.append(row)

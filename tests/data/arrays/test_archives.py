@@ -3,6 +3,8 @@ import tarfile
 import zipfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fixtures.archives import write_tar, write_zip
 from weft.data.arrays.archives import check_random_access, is_archive, open_archive
@@ -19,7 +21,7 @@ class TestArchives:
     def test_members_are_read_by_name(self, tmp_path, name):
         archive = self.write(tmp_path / name, {"x.png": b"1", "folder/y.png": b"22"})
         if name == "a.zip":
-            assert archive.members == ["x.png", "folder/y.png"]
+            assert [*archive.names()] == ["x.png", "folder/y.png"]
         assert archive.read("folder/y.png", DEFAULT_LIMITS) == b"22"
         with pytest.raises(KeyError):
             archive.read("y.png", DEFAULT_LIMITS)
@@ -45,6 +47,49 @@ def test_a_zip_that_declares_less_than_it_has_expands_no_further(tmp_path):
     with pytest.raises(DataError, match=r"^bomb\.zip/x\.png: cannot be read from its archive"):
         archive.read("x.png", ArrayLimits(bytes=100))
     archive.close()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_members_of_a_zip_are_those_that_python_reads(tmp_path, compression, monkeypatch):
+    """Also with folders, a comment, 64-bit sizes, and more than 65,535 members."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    path = tmp_path / "a.zip"
+    names = ["ä.png", "folder/y.png", *(f"{number}.png" for number in range(66_000 if compression else 3))]
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.mkdir("folder")
+        for name in names:
+            with archive.open(name, "w", force_zip64=True) as file:
+                file.write(name.encode() * 40)
+        archive.comment = b"about these pictures"
+    opened = open_archive(path, "a.zip")
+    assert [*opened.names()] == names
+    for name in (*names[:5], names[-1]):
+        assert opened.read(name, DEFAULT_LIMITS) == name.encode() * 40
+    opened.close()
+
+
+def test_a_zip_behind_other_bytes(tmp_path):
+    path = tmp_path / "a.zip"
+    write_zip(path, {"x.png": b"123"})
+    path.write_bytes(b"#!/bin/sh" + path.read_bytes())
+    opened = open_archive(path, "a.zip")
+    assert opened.read("x.png", DEFAULT_LIMITS) == b"123"
+    opened.close()
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_damaged_zip_is_an_error_of_one_line(tmp_path_factory, position, value):
+    path = tmp_path_factory.mktemp("zip") / "a.zip"
+    write_zip(path, {"x.png": b"123" * 20})
+    data = bytearray(path.read_bytes())
+    data[min(position, len(data) - 1)] = value
+    path.write_bytes(bytes(data))
+    try:
+        assert open_archive(path, "a.zip").read("x.png", DEFAULT_LIMITS) == b"123" * 20
+    except KeyError:
+        pass
+    except DataError as error:
+        assert "\n" not in str(error)
 
 
 def test_an_encrypted_member(tmp_path):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +26,8 @@ from weft.training.events import Event, Skipped, Started, Step
 from weft.training.train import train
 from weft.training.update import resolve_precision
 
+REACHED = 0.9
+"""The share of its speed from which training counts as having reached it."""
 WINDOW_SECONDS = 5.0
 """Throughput is also recorded for windows of this length, to show how much it varies."""
 
@@ -46,6 +50,11 @@ class TrainingSpeed:
     """The median time per step."""
     first_step_seconds: float
     """Duration of the first step, compilation included."""
+    full_speed_seconds: float
+    """Seconds from the beginning of the first step to the end of the last one in which fewer tokens were trained than
+    `REACHED` of the speed: until then kernels are compiled and shapes recorded."""
+    stalled_seconds: float
+    """The sum of what steps took beyond twice the median, those before the measurement included."""
     warmup_seconds: float
     flops_per_second: float
     """Floating-point operations of products with weights, forward and backward."""
@@ -90,6 +99,8 @@ class _Meter:
         self.window_tokens = 0
         self.windows: list[float] = []
         self.step_seconds: list[float] = []
+        self.arrivals: list[tuple[float, int]] = []
+        """The time of every step since the loop began, and its target tokens."""
 
     def add(self, event: Event) -> None:
         now = time.monotonic()
@@ -97,6 +108,8 @@ class _Meter:
             self.started, self.loop_start = event, now
         if not isinstance(event, Step | Skipped):
             return
+        if isinstance(event, Step):
+            self.arrivals.append((now - self.loop_start, event.target_tokens))
         if event.step == 1:
             self.first_step = now - self.loop_start
         if event.step == self.warmup:
@@ -111,6 +124,21 @@ class _Meter:
         if now - self.window_start >= WINDOW_SECONDS:
             self.windows.append(round(self.window_tokens / (now - self.window_start), 1))
             self.window_start, self.window_tokens = now, 0
+
+    def full_speed_seconds(self, speed: float) -> float:
+        """See `TrainingSpeed.full_speed_seconds`."""
+        by_second: Counter[int] = Counter()
+        for seconds, tokens in self.arrivals:
+            by_second[int(seconds)] += tokens
+        last = int(self.arrivals[-1][0])  # which has not ended
+        slow = [second + 1 for second in range(last) if by_second[second] < REACHED * speed]
+        return float(max(slow, default=0))
+
+    def stalled_seconds(self) -> float:
+        """See `TrainingSpeed.stalled_seconds`."""
+        times = [0.0, *(seconds for seconds, _ in self.arrivals)]
+        taken = [later - earlier for earlier, later in pairwise(times)]
+        return sum(seconds - median(taken) for seconds in taken if seconds > 2 * median(taken))
 
     def measured(self, seconds: float) -> bool:
         """Whether enough time has been measured."""
@@ -144,6 +172,8 @@ def _measure(recipe: Recipe, folder: Path, device: torch.device, seconds: float,
         windows=meter.windows,
         step_milliseconds=1000 * median(meter.step_seconds),
         first_step_seconds=meter.first_step,
+        full_speed_seconds=meter.full_speed_seconds(meter.tokens["target"] / elapsed),
+        stalled_seconds=meter.stalled_seconds(),
         warmup_seconds=meter.start - meter.loop_start,
         flops_per_second=training_flops(model, **meter.tokens) / elapsed,
         peak_flops_per_second=peak_flops(device, precision),

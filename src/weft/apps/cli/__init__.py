@@ -48,6 +48,7 @@ SECTIONS = {
         "score": LazyCommand("weft.apps.cli.commands.score:command", "weft score runs/try pairs.tsv"),
         "report": LazyCommand("weft.apps.cli.commands.report:command", "weft report runs/try"),
         "bench": LazyCommand("weft.apps.cli.commands.bench:app"),
+        "warm": LazyCommand("weft.apps.cli.commands.warm:command", "weft warm runs/try"),
     },
     "Explain": {
         "attend": LazyCommand(

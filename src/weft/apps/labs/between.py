@@ -30,7 +30,7 @@ LAB = Lab(
     claim="An attention-only encoder with a recurrent decoder is behind seq2seq; positions bring it forward",
     paper="Vaswani et al. 2017, section 3.5: attention has no notion of order without positions. Chen et al. 2018, The "
     "best of both worlds: hybrids of the two architectures do better than the recurrent one on two translation tasks.",
-    trains="Four models of width 64 on English sentences of three to six words, for 350 updates, twice with each seed.",
+    trains="Four models of width 64 on English sentences of three to six words, for 350 updates, two for each seed.",
     seconds=120,
     next=(
         "Without order, who sees whom? weft lab order shows what an encoder without positions cannot tell.",

@@ -35,7 +35,7 @@ LAB = Lab(
     paper="Stanovsky et al. 2019 (WinoMT): six systems make gender-biased errors in all of the eight target languages "
     "tested. Lee et al. 2018: translation models can be made to answer with text that has nothing to "
     "do with the source.",
-    trains="Small GRUs with attention, two a seed, on sentences about ten professions with 10 to 90 % women.",
+    trains="Small GRUs with attention, two for each seed, on sentences about ten professions with 10 to 90 % women.",
     seconds=90,
     next=(
         "As many women as men in every profession: weft.labs.bias(skewed=False).",

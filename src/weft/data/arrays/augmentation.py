@@ -39,7 +39,7 @@ def augment_picture(picture: np.ndarray, settings: AugmentationSettings, seed: S
     if not settings.changes_pictures:
         return picture
     random = np.random.default_rng(seed)
-    values_HWC = picture.reshape(*picture.shape[:2], -1).astype(np.float32)
+    values_HWC: np.ndarray = picture.reshape(*picture.shape[:2], -1).astype(np.float32)
     paper_C = paper_of(values_HWC)
     if settings.resize or settings.scale or settings.shift or settings.shear:
         values_HWC = _transformed(values_HWC, paper_C, settings, random)

@@ -119,11 +119,10 @@ class ArrayFiles:
         if name.lower().endswith(".npz") and (path := self._inside(name)).is_file():
             archive = self._opened(path, name)
             assert isinstance(archive, ZipArchive)  # by its suffix
-            if len(archive.members) != 1:
-                raise DataError(
-                    f"{name}: {plural(len(archive.members), 'array')}, expected 1; name the array: {name}/NAME.npy"
-                )
-            return read_array(archive.read(archive.members[0], self.limits), name, self.limits)
+            names = [*archive.names()]
+            if len(names) != 1:
+                raise DataError(f"{name}: {plural(len(names), 'array')}, expected 1; name the array: {name}/NAME.npy")
+            return read_array(archive.read(names[0], self.limits), name, self.limits)
         return read_array(self._bytes(name), name, self.limits)
 
     def _bytes(self, name: str) -> bytes:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +58,9 @@ from weft.text.vocabulary import LearningOptions
 
 MAX_SAMPLED_PAIRS = 5_000_000
 """Pairs in a sample: a pair counts for at least this part of tokenizer.sample, as every pair takes memory."""
+LEARNED_BLOCK = 4096
+"""Pairs that go through the pipeline together when a tokenizer is learned from all of them."""
+NO_PAIRS = "data.train: no pair is left to train on; `weft data check` says why they were dropped"
 PARALLEL_BYTES = 32 << 20
 """The size of the text from which worker processes are worth their start."""
 
@@ -169,8 +172,8 @@ class EmptyCorpusError(DataError):
     """All pairs were dropped."""
 
 
-def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
-    """Learn tokenizers from pairs."""
+def learn_tokenizers(recipe: Recipe, pairs: Iterable[Pair]) -> Tokenizers:
+    """Learn tokenizers from pairs, which are read once if the sources are arrays."""
     settings = recipe.tokenizer
 
     def learn_kind(kind: str, texts: Iterable[str]) -> Tokenizer:
@@ -189,7 +192,7 @@ def learn_tokenizers(recipe: Recipe, pairs: Sequence[Pair]) -> Tokenizers:
     return Tokenizers(learn_kind(settings.kind, sources), learn_kind(settings.target_unit, targets))
 
 
-def _source_texts(recipe: Recipe, pairs: Sequence[Pair]) -> Iterable[str]:
+def _source_texts(recipe: Recipe, pairs: Iterable[Pair]) -> Iterable[str]:
     """The sources, or each column of them."""
     sources = (pair.source for pair in pairs)
     if recipe.model.sources.count == 1:
@@ -217,6 +220,8 @@ def make_tokenizers(
         files = [settings.file, *([] if settings.target_file is None else [settings.target_file])]
         return load_tokenizers([Path(recipe.data.folder) / file for file in files]).with_languages(*languages)
     check_patterns(settings.protect)  # before the corpus is read
+    if settings.reads_arrays:  # there is nothing to learn of the names of files: the targets need not be kept
+        return learn_tokenizers(recipe, _learned_pairs(recipe, entries, transforms))
     return learn_tokenizers(recipe, _sample_pairs(recipe, entries, transforms))
 
 
@@ -251,8 +256,25 @@ def _sample_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Se
         except StepError as error:
             raise located(error, entry.corpus.blocks()) from None
     if not pairs:
-        raise EmptyCorpusError("data.train: no pair is left to train on; `weft data check` says why they were dropped")
+        raise EmptyCorpusError(NO_PAIRS)
     return pairs
+
+
+def _learned_pairs(recipe: Recipe, entries: Sequence[CorpusEntry], transforms: Sequence[Transform]) -> Iterator[Pair]:
+    """All pairs, one after the other, until they have as many characters as a sample."""
+    left = recipe.tokenizer.sample
+    for entry in entries:
+        pipeline = Pipeline(pipeline_steps(recipe, entry.settings, transforms), seed=recipe.seed)
+        pairs = (pair for _, pair in _numbered_pairs(recipe, [entry]))
+        while left > 0 and (block := [*islice(pairs, LEARNED_BLOCK)]):
+            try:
+                learned = pipeline.run(block).pairs
+            except StepError as error:
+                raise located(error, entry.corpus.blocks()) from None
+            left -= sum(len(pair.target) for pair in learned)
+            yield from learned
+    if left == recipe.tokenizer.sample:
+        raise EmptyCorpusError(NO_PAIRS)
 
 
 def _extend(recipe: Recipe, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> Tokenizers:

@@ -1,8 +1,9 @@
 """Kernels in C for the search of one sentence on a CPU, compiled on the user's machine when they are first needed.
 
 weft is installed without a compiler. Where there is one (``$CC``, cc, gcc or clang), `library` compiles ``native/*.c``
-in the background, in a second or two, into the cache (`weft.files.cache_folder`), for the instructions that PyTorch
-uses; later processes find it there. Until then, without a compiler, and with ``WEFT_NATIVE=0`` it is None, and the
+in the background, in some seconds, into the cache (`weft.files.cache_folder`), for the instructions that PyTorch uses;
+later processes find it there. Before a library is put there, another process compares searches by it with PyTorch's
+(`weft.fast.steps.native_check`). Until then, without a compiler, and with ``WEFT_NATIVE=0`` it is None, and the
 callers use PyTorch. `Linear`, `Norm` and `pointer` describe to C what it reads.
 
 A library runs in this process, so it is loaded only from a folder that nobody but this user can write to, and compiled
@@ -21,6 +22,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -31,9 +33,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from weft.errors import warn
 from weft.files import cache_folder
 
 SOURCES = Path(__file__).parent / "native"
+PACKAGES = Path(__file__).parents[3]
+"""The folder from which weft is imported."""
 OPTIONS = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
 INSTRUCTIONS = {
     "AVX512": ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma"),
@@ -48,11 +53,18 @@ POLL_SECONDS = 0.05
 SCRIPT = """
 umask 077
 (ulimit -t "$WEFT_SECONDS") 2>/dev/null && ulimit -t "$WEFT_SECONDS"
-"$@" && mv -f "$WEFT_OUTPUT" "$WEFT_LIBRARY" || : > "$WEFT_FAILED"
+if ! "$@"; then : > "$WEFT_FAILED"
+elif [ -z "$WEFT_PYTHON" ] || "$WEFT_PYTHON" -P -m weft.fast.steps.native_check "$WEFT_OUTPUT" > reason; then
+    mv -f "$WEFT_OUTPUT" "$WEFT_LIBRARY" || : > "$WEFT_FAILED"
+else
+    status=$?
+    [ -s reason ] || echo "it ended with status $status" > reason
+    mv -f reason "$WEFT_FAILED"
+fi
 cd / && rm -rf "$0"
 """
-"""Compiles in a folder, which is removed at the end, and moves the library to its path if that succeeds. The limit of
-processor time holds even if the process that started it has ended."""
+"""Compiles in a folder, which is removed at the end, and moves the library to its path if it then passes its check;
+otherwise leaves the reason. The limit of processor time holds even if the process that started it has ended."""
 
 
 class Linear(ctypes.Structure):
@@ -224,6 +236,17 @@ def _compile(path: Path | None) -> None:
             _end(process, building)
     if path.exists():
         _load(path)
+    elif process is not None:
+        _warn_of_failed_check(path.with_suffix(".failed"))
+
+
+def _warn_of_failed_check(failed: Path) -> None:
+    with suppress(OSError):
+        if reason := failed.read_text("utf-8").strip():
+            warn(
+                f"{failed}: the kernels compiled for this processor failed their check ({reason}); PyTorch is used "
+                "instead: searches of one sentence are slower, their results are the same"
+            )
 
 
 def _age(path: Path) -> float:
@@ -244,6 +267,9 @@ def _start_compiler(compiler: str, building: Path, path: Path) -> subprocess.Pop
         "WEFT_OUTPUT": output,
         "WEFT_FAILED": path.with_suffix(".failed"),
         "WEFT_SECONDS": COMPILE_SECONDS,
+        "WEFT_PYTHON": sys.executable or "",
+        "WEFT_NATIVE": 0,
+        "PYTHONPATH": os.pathsep.join([str(PACKAGES), *filter(os.path.isabs, sys.path)]),
         "TMPDIR": building,
     }
     try:
@@ -286,9 +312,14 @@ def is_private(path: Path) -> bool:
 def _load(path: Path) -> None:
     """Load a library that nobody but this user can have written."""
     global loaded, _library
+    with suppress(OSError):
+        if is_private(path.parent) and is_private(path) and (native := open_library(path)) is not None:
+            loaded = _library = native
+
+
+def open_library(path: Path) -> Any:
+    """The functions of a library; None if it is none."""
     try:
-        if not (is_private(path.parent) and is_private(path)):
-            return
         native = ctypes.CDLL(str(path))
         integer, address = ctypes.c_int, ctypes.c_void_p
         native.weft_linear.argtypes = (address, address, integer, address, integer)
@@ -299,5 +330,5 @@ def _load(path: Path) -> None:
         native.weft_beam_update.argtypes = (address, address, address, address, integer, address)
         native.weft_log_sum_exp.restype = native.weft_beam_update.restype = None
     except (OSError, AttributeError):
-        return
-    loaded = _library = native
+        return None
+    return native

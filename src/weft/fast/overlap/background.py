@@ -1,8 +1,9 @@
 """Searching in a background thread, while the caller tokenizes the next request and decodes the previous results.
 
 A search on a GPU mostly waits. Its thread needs the interpreter only for moments, but then immediately, or the GPU runs
-out of work. So while such a thread runs, Python switches between threads more often (`frequent_thread_switches`), and
-the caller works in small pieces, whenever the search waits for the GPU (`yield_to_search`).
+out of work. So while such a thread runs, Python switches between threads more often (`frequent_thread_switches`), its
+garbage collector examines only objects made since (`existing_objects_frozen`), and the caller works in small pieces,
+whenever the search waits for the GPU (`yield_to_search`).
 
 Equal to searching in the calling thread (`searched_batches`); tests/fast/overlap/test_background.py.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
-from weft.runtime.switches import frequent_thread_switches
+from weft.runtime.switches import existing_objects_frozen, frequent_thread_switches
 from weft.translation.engines.interface import (
     Engine,
     OverlappingEngine,
@@ -52,6 +53,7 @@ class BackgroundSearch:
 
     def __enter__(self) -> BackgroundSearch:
         self._stack.enter_context(frequent_thread_switches())
+        self._stack.enter_context(existing_objects_frozen())
         self._thread.start()
         return self
 

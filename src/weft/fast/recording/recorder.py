@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 import torch
 
+from weft.fast.recording.compilation import rehearse
 from weft.runtime.switches import collection_paused
 
 Recording = TypeVar("Recording")
@@ -37,7 +38,11 @@ def _capture_stream(device: int) -> torch.cuda.Stream:
 
 
 def warm_up(function: Callable[[], object]) -> None:
-    """Call a function on another stream before its capture: what is made on first use is made now."""
+    """Call a function on another stream before its capture: what is made on first use is made now.
+
+    Its kernels are compiled at the same time, and not one after the other.
+    """
+    rehearse(function)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

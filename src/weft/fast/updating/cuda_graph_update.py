@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
+from weft.fast.recording.compilation import rehearse
 from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of
@@ -134,7 +136,36 @@ class StaticShape(NamedTuple):
             padded_rows(batch.source.lengths, self.source_tokens, source_length),
             padded_rows(batch.target.lengths, self.target_tokens, target_length),
         )
+        return self._rounded(rows, source_length, target_length)
+
+    def _rounded(self, rows: int, source_length: int, target_length: int) -> GraphKey:
         return GraphKey(math.ceil(rows / self.row_multiple) * self.row_multiple, source_length, target_length)
+
+    def likely_keys(self) -> list[GraphKey]:
+        """Keys that need all kernels that the batches of a corpus are likely to need: of rows full of padding.
+
+        The sides of a batch have similar lengths. Which kernels a recurrence needs depends on either length alone.
+        """
+        sources, targets = (
+            self._likely_lengths(longest) for longest in (self.max_source_length, self.max_target_length)
+        )
+        few = min(len(sources), len(targets))
+        apart = 0 if self.length_buckets is LENGTH_BUCKETS["recurrent"] else 1
+        pairs = [(s, t) for s in range(len(sources)) for t in range(len(targets)) if abs(s - t) <= apart or few == 1]
+        keys = []
+        for source, target in pairs:
+            lengths = sources[source], targets[target]
+            rows = max(
+                padded_rows(torch.zeros(0, dtype=torch.int64), tokens, length)
+                for tokens, length in zip((self.source_tokens, self.target_tokens), lengths, strict=True)
+            )
+            keys.append(self._rounded(rows, *lengths))
+        return keys
+
+    def _likely_lengths(self, longest: int) -> list[int]:
+        """The lengths of buckets that rows of at most ``longest`` tokens may need."""
+        below = [bucket for bucket in self.length_buckets if bucket < longest]
+        return [*below, bucket_length(longest, longest, self.length_buckets)]
 
 
 def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool) -> StaticShape:
@@ -241,6 +272,20 @@ class CudaGraphUpdate(PlainUpdate):
             load_versions()  # what is compiled can import nothing
             for layer in layers_to_compile(model, self.settings):
                 layer.compile()
+        else:
+            self.rehearse()
+
+    def rehearse(self) -> None:
+        """Compile the kernels that updates are likely to need, at the same time, while the run is prepared."""
+        self.model.train()
+        try:
+            for key in self.shape.likely_keys():
+                captured = CapturedUpdate(self.shape, key, self.device)
+                rehearse(partial(self._static_gradients, captured))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        self.optimizer.zero_grad(set_to_none=True)
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
         """An update by a graph or, once memory was not enough for one, a plain one, which can divide its batch."""
@@ -306,13 +351,9 @@ class CudaGraphUpdate(PlainUpdate):
 
     def _update_static(self, captured: CapturedUpdate) -> None:
         """One update on the batch in static memory; the optimizer skips its step if a statistic is not finite."""
-        assert isinstance(self.model, HasOutputLayer | HasTargetLogProbabilities)
         with allow_tf32(self.precision == "tf32"):
-            self.optimizer.zero_grad(set_to_none=True)
             self.set_learning_rate(self.learning_rate)  # every time: a restored optimizer has its own rates
-            with autocast(self.precision, self.device), self._half_weights():
-                loss = self._static_loss(captured)
-            (loss.smoothed / captured.target_tokens).backward()
+            loss = self._static_gradients(captured)
             norm = self.clip_gradients()
             self.statistics[0] = loss.negative_log_likelihood / captured.target_tokens
             self.statistics[1] = norm
@@ -320,8 +361,18 @@ class CudaGraphUpdate(PlainUpdate):
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
 
+    def _static_gradients(self, captured: CapturedUpdate) -> Loss:
+        """The loss of the batch in static memory, and its gradients."""
+        with allow_tf32(self.precision == "tf32"):
+            self.optimizer.zero_grad(set_to_none=True)
+            with autocast(self.precision, self.device), self._half_weights():
+                loss = self._static_loss(captured)
+            (loss.smoothed / captured.target_tokens).backward()
+        return loss
+
     def _static_loss(self, captured: CapturedUpdate) -> Loss:
         """The loss of the batch in static memory."""
+        assert isinstance(self.model, HasOutputLayer | HasTargetLogProbabilities)
         settings, source, inputs = self.settings, captured.source.ragged(), captured.inputs.ragged()
         if settings.consistency:
             return consistency_loss(self.model, source, inputs, captured.targets, settings)

@@ -76,6 +76,10 @@ def training(
     typer.echo(f"step             {speed.step_milliseconds:.1f} ms (median of {speed.steps} in {speed.seconds:.1f} s)")
     typer.echo(f"first step       {speed.first_step_seconds:.1f} s")
     typer.echo(
+        f"full speed       after {speed.full_speed_seconds:.0f} s (90 % of it in every second since); "
+        f"{speed.stalled_seconds:.1f} s in stalls"
+    )
+    typer.echo(
         f"matrix products  {speed.flops_per_second / 1e9:,.0f} GFLOP/s, "
         f"{speed.flops_utilization:.0%} of the {speed.peak_flops_per_second / 1e9:,.0f} of one large product"
     )
