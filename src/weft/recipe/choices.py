@@ -83,6 +83,7 @@ STEPS: dict[str, str] = {
     "noise": "weft.data.filtering.noise:Noise",
     "exchange": "weft.data.filtering.exchange:Exchange",
     "substitute": "weft.data.filtering.exchange:Substitute",
+    "splice": "weft.data.filtering.splice:Splice",
 }
 """Steps of data.pipeline: filters and transforms of pairs."""
 

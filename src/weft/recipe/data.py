@@ -245,7 +245,7 @@ class DataSettings(Settings):
         1,
         ge=1,
         le=1_000,
-        description="drawings of the random steps of data.pipeline (noise, exchange, substitute) that are kept "
+        description="drawings of the random steps of data.pipeline (noise, exchange, substitute, splice) that are kept "
         "for each pair; an epoch has all of them",
     )
     terms: TermsSettings = TermsSettings()

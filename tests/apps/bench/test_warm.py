@@ -24,6 +24,6 @@ def test_a_recipe_is_trained_and_translated_with(tiny: Callable[..., Recipe], mo
     monkeypatch.setattr(compiled, "library", lambda **options: waited.append(options))
     monkeypatch.setattr(warm.Translator, "translate_lines", translate_lines)
     monkeypatch.setattr(warm, "UPDATES", 3)
-    monkeypatch.setattr(warm, "BATCHES", (1, 7))
+    monkeypatch.setitem(warm.BATCHES, "cpu", (1, 7))
     assert warm.warm_recipe(tiny({"training.device": "cpu"})) == ("cpu", 3, 2)
     assert batches == [1, 7] and {"wait": True} in waited

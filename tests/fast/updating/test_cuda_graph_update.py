@@ -338,6 +338,25 @@ def test_other_errors_and_a_fixed_size_are_raised(error: Exception, monkeypatch:
     assert update.captures
 
 
+@either
+@quick
+@given(LENGTHS, st.integers(1, 200))
+def test_likely_keys_hold_the_tokens_of_a_batch(recurrent: bool, lengths: list[tuple[int, int]], budget: int) -> None:
+    """Batches whose sides have equally long rows need no other lengths."""
+    longer = [(13 * source, 13 * target) for source, target in lengths]
+    shape = static_shape(corpus(longer).corpus_size, budget, recurrent=recurrent)
+    keys = shape.likely_keys()
+    assert len(keys) == len(set(keys))
+    for key in keys:
+        assert key.rows * key.max_source_length >= shape.source_tokens
+        assert key.rows * key.max_target_length >= shape.target_tokens
+    for _, target in longer:
+        length = min(target, shape.max_source_length)
+        [batch] = [corpus([(length, min(target, length))]).batch(np.array([0]))]
+        key = shape.key(batch)
+        assert key[1] in {likely[1] for likely in keys} and key[2] in {likely[2] for likely in keys}
+
+
 RECURRENT = {"kind": "gru", "layers": 1, "hidden": 6}
 
 
@@ -359,7 +378,11 @@ def test_replayed_updates_are_plain_ones(
     models[1].load_state_dict(models[0].state_dict())
     captured, plain = models
     context = TrainingContext(settings)
+    rehearsed: list[object] = []
+    monkeypatch.setattr(cuda_graph_update, "rehearse", lambda function: rehearsed.append(function()))
     update = CudaGraphUpdate(captured, make_optimizer(captured, settings), context, pairs.corpus_size)
+    assert len(rehearsed) == len(update.shape.likely_keys()) > 0
+    assert all(parameter.grad is None for parameter in captured.parameters())
     expected = PlainUpdate(plain, make_optimizer(plain, settings), context)
     for step in range(12):
         batches = StepBatches.of([pairs.batch(np.array([[0, 3], [2, 3]][step % 2]))])

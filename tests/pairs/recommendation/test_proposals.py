@@ -99,6 +99,14 @@ def test_formal_languages_are_judged_by_structure_too(tmp_path: Path) -> None:
     assert not probe_recipe(spelling).data.holdout.structure
 
 
+def test_a_candidate_names_its_own_learning_rate(tmp_path: Path) -> None:
+    candidates = propose(recommended(tmp_path, SPELLING), [], "cpu")
+    assert len({candidate.recipe.training.learning_rate for candidate in candidates}) > 1
+    for candidate in candidates:
+        [rate] = [line for line in candidate.lines if line.startswith("learning rate: ")]
+        assert rate.startswith(f"learning rate: {candidate.recipe.training.learning_rate:g}, ")
+
+
 def test_what_was_given_is_the_same_in_all(tmp_path: Path) -> None:
     changes = ("training.learning_rate=0.123", "training.label_smoothing=0.05", "data.max_length=77")
     given = [["training", "learning_rate"], ["training", "label_smoothing"], ["data", "max_length"]]

@@ -1,5 +1,6 @@
 """Variants of commands in the recommended recipe: found in the pairs, said in one line, and given up by --set."""
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -38,5 +39,23 @@ def test_other_pairs_and_those_with_a_pipeline_of_their_own_get_none(tmp_path):
     pairs = write_commands(tmp_path / "pairs.tsv")
     given = recommend(pairs, changes=["data.pipeline=[]"])
     assert not given.recipe.data.pipeline and not [line for line in given.lines() if line.startswith("variants: ")]
-    (tmp_path / "words.tsv").write_text("".join(f"word{i}\tw o r d {i % 10}\n" for i in range(400)), "utf-8")
-    assert not recommend(str(tmp_path / "words.tsv")).recipe.data.pipeline
+    assert not recommend(write_words(tmp_path / "words.tsv", "0123456789", str)).recipe.data.pipeline
+
+
+def write_words(path: Path, alphabet: str, target_of: Callable[[str], str]) -> str:
+    """Words of three characters, each with its target."""
+    words = list(product(alphabet, repeat=3))[:400]
+    path.write_text("".join(f"{''.join(word)}\t{' '.join(map(target_of, word))}\n" for word in words), "utf-8")
+    return str(path)
+
+
+def test_pronunciations_get_words_that_are_spliced(tmp_path):
+    words = write_words(tmp_path / "words.tsv", "bdfgklmnrs", lambda letter: f"{letter}ʰ")
+    recommendation = recommend(words)
+    [step] = recommendation.recipe.data.pipeline
+    assert (step.kind, step.context, step.unit) == ("splice", 1, "words")
+    [line] = [line for line in recommendation.lines() if line.startswith("variants: ")]
+    assert line.startswith(f"variants: {DRAWINGS} of each pair: words joined at 1 equal letter (")
+    corpus = prepare(recommendation.recipe)
+    assert len(corpus.data.pairs) == DRAWINGS * corpus.pairs
+    assert not recommend(words, changes=["data.pipeline=[]"]).recipe.data.pipeline

@@ -55,6 +55,16 @@ def test_steps_warmup_and_validations_in_proportion() -> None:
     assert fitted.settings.model_dump(include=same) == settings().model_dump(include=same)
 
 
+@pytest.mark.parametrize("sentence", [0.5, 6.0, 30.0])
+def test_translations_of_an_untrained_model_leave_time_for_updates(sentence: float) -> None:
+    """A CTC search on a GPU that others used took 6 s a sentence before the first update, and 0.05 s after training."""
+    speed = Speed(step=0.25, sentence=sentence)
+    fitted = fit_settings(settings(steps=20_000, valid_sentences=1_000, average=5), speed, 360, 1_000)
+    assert fitted.settings.steps * speed.step > 0.55 * 360
+    assert 1 <= fitted.settings.valid_sentences <= 100 and fitted.validations >= 1
+    assert fitted.closing_seconds < 0.4 * 360 and planned_seconds(fitted, speed, 1_000) <= 360
+
+
 @pytest.mark.parametrize(
     ("seconds", "save_every", "log_every", "expected"),
     [

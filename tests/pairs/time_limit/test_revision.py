@@ -237,6 +237,7 @@ def test_the_run_can_be_resumed_wherever_it_is_left(slow: Any, tmp_path: Path) -
     assert isinstance(event, Revised)
     saved = weft.load_recipe(folder / "recipe.toml")
     assert saved.training.steps == event.steps
+    assert Path(saved.data.folder) == Path.cwd(), "as it was when training began"
     finished = [*train_revised(saved, folder, TrainingOptions(resume=True))][-1]
     assert isinstance(finished, Finished) and finished.step == event.steps
 

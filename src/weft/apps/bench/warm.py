@@ -20,8 +20,8 @@ from weft.translation.translator import Translator
 
 UPDATES = 20
 """Updates of a recipe. What a longer run may need is rehearsed before the first of them."""
-BATCHES = (1, 64, 1024)
-"""Sources of a search: few rows have kernels of their own."""
+BATCHES = {"cuda": (1, 64, 1024), "cpu": (1,)}
+"""Sources of each search, by device: on a GPU few rows have kernels of their own; C computes single sentences."""
 
 
 class Warmed(NamedTuple):
@@ -50,7 +50,7 @@ def warm_run(run: Translator, **search: Any) -> Warmed:
     """Translate examples of a run in batches of several sizes. ``search``: changed settings of [search]."""
     sources = read_examples(run.folder) if run.folder is not None else []
     searches = 0
-    for count in BATCHES if sources and run.source_role != "none" else ():
+    for count in BATCHES[run.device.type] if sources and run.source_role != "none" else ():
         lines = (sources * (count // len(sources) + 1))[:count]
         list(run.translate_lines(lines, **search))
         searches += 1

@@ -10,7 +10,7 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
 from weft.pairs.recommendation.devices import Device
 from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, is_transcription
-from weft.pairs.recommendation.variants import choose_variants
+from weft.pairs.recommendation.variants import choose_variants, splice_words
 
 FEW_WORDS = 3_000
 """Pairs of words below which a network is small."""
@@ -119,6 +119,7 @@ def _spelling(profile: PairProfile, task: TaskProfile, device: Device) -> list[C
             Choice("model", f"GRU {hidden}", number, recurrent("gru", hidden, hidden // 2)),
             Choice("attention", "hard and monotone", reason, {"model.attention.hard": "first"}),
             Choice("dropout", "0.5", f"{number} of words, soon memorized", {"model.dropout": 0.5}),
+            *splice_words(task, 1 if few else 2),
         ]
     if few or device == "cpu":
         reason = f"only {plural(pairs, 'pair')}" if few else "short strings, on a CPU"

@@ -83,7 +83,9 @@ def propose(
     for kind in _other_kinds(profile, task, chosen):
         choices = _network(kind, profile, task, tree, device)
         changed = {"model": _model(choices, tree["model"])}
-        changed["training"] = _schedule(profile, task, {**tree, **changed}, device, given)
+        schedule = choose_training(profile, task, {**tree, **changed}, device)
+        changed["training"] = _schedule(schedule, given)
+        choices += [choice for choice in schedule if choice.topic in ("steps", "learning rate")]
         candidates += _candidate(recommendation, kind, choices, changed)
     if len(candidates) < MAX_CANDIDATES and is_formal and chosen == "transformer":
         candidates += _with_relative_positions(recommendation)
@@ -185,11 +187,9 @@ def _model(choices: list[Choice], recommended: dict[str, Any]) -> dict[str, Any]
     return model
 
 
-def _schedule(
-    profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device, given: Sequence[Sequence[str]]
-) -> dict[str, Any]:
+def _schedule(choices: list[Choice], given: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Settings of [training] that depend on the network, except those that were given."""
-    training = as_tree(choose_training(profile, task, tree, device))["training"]
+    training = as_tree(choices)["training"]
     return {name: training[name] for name in FROM_SCHEDULE if ["training", name] not in map(list, given)}
 
 

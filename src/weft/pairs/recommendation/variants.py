@@ -13,6 +13,7 @@ from typing import Any
 from weft.errors import plural
 from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice
+from weft.pairs.recommendation.kinds import TaskProfile
 
 DRAWINGS = 8
 """Variants of each pair: enough for combinations that have few pairs."""
@@ -39,6 +40,18 @@ def choose_variants(profile: PairProfile) -> list[Choice]:
     reason = "in each other's place they lead to pairs of the corpus, and contradict none"
     settings = {"data.pipeline": steps, "data.variants": DRAWINGS}
     return [Choice("variants", f"{DRAWINGS} of each pair: {'; '.join(names)}", reason, settings)]
+
+
+def splice_words(task: TaskProfile, context: int) -> list[Choice]:
+    """New words from the parts of two, for transcriptions: what decides about a sound is mostly near its letter.
+
+    ``context``: letters, with their sounds, that two words have in common where they are joined.
+    """
+    step: dict[str, Any] = {"kind": "splice", "context": context}
+    step |= {} if task.target == "symbol" else {"unit": "characters"}
+    settings = {"data.pipeline": [step], "data.variants": DRAWINGS}
+    value = f"{DRAWINGS} of each pair: words joined at {plural(context, 'equal letter')}"
+    return [Choice("variants", value, "what decides about a sound is mostly near its letter", settings)]
 
 
 def _lists(groups: Sequence[Sequence[tuple[str, str]]]) -> list[list[list[str]]]:

@@ -201,23 +201,29 @@ def _all_validations(settings: TrainingSettings, speed: Speed, sentences: int | 
 
 
 def _fewer_validations(validations: _Validations, speed: Speed, seconds: float) -> _Validations:
-    """Validations that take at most ``seconds``: with fewer sentences if only a few would fit, then fewer of them."""
+    """Validations that take at most ``seconds``: with fewer sentences if only a few would fit, then fewer of them.
+
+    However long translations take, most of the time is left for updates: an untrained model may search a hundred times
+    as long as a trained one, and a plan of one update would train none. Then a validation has less than
+    `MIN_SENTENCES`.
+    """
     count, sentences, cost, averaging = validations
+    most = seconds * MOST_VALIDATION_SHARE / VALIDATION_SHARE
     affordable = seconds / (min(count, GOOD_VALIDATIONS) + averaging)
     sentences = fitting_sentences(speed, affordable, sentences)
+    sentences = fitting_sentences(speed, most / (1 + averaging), sentences, least=1)
     cost = speed.validation(sentences)
     fitting_number = int(seconds / cost) - averaging
     if fitting_number < GOOD_VALIDATIONS:
-        most = seconds * MOST_VALIDATION_SHARE / VALIDATION_SHARE
         fitting_number = max(fitting_number, min(int(most / cost) - averaging, GOOD_VALIDATIONS))
     return _Validations(max(min(count, fitting_number), 1), sentences, cost, averaging)
 
 
-def fitting_sentences(speed: Speed, seconds: float, sentences: int) -> int:
-    """How many sentences a validation of ``seconds`` translates: at most ``sentences``, at least `MIN_SENTENCES`."""
-    if speed.validation(sentences) <= seconds or not speed.sentence or sentences <= MIN_SENTENCES:
+def fitting_sentences(speed: Speed, seconds: float, sentences: int, *, least: int = MIN_SENTENCES) -> int:
+    """How many sentences a validation of ``seconds`` translates: at most ``sentences``, and not below ``least``."""
+    if speed.validation(sentences) <= seconds or not speed.sentence or sentences <= least:
         return sentences
-    return int(max(MIN_SENTENCES, min(sentences, (seconds / VALIDATION_SAFETY - speed.loss) / speed.sentence)))
+    return int(max(least, min(sentences, (seconds / VALIDATION_SAFETY - speed.loss) / speed.sentence)))
 
 
 def _fitted(settings: TrainingSettings, speed: Speed, validations: _Validations) -> FittedTraining:

@@ -15,7 +15,7 @@ Runs = Callable[[str], Path]
 
 
 def test_a_run(command: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "BATCHES", (1, 5))
+    monkeypatch.setitem(warm.BATCHES, "cpu", (1, 5))
     run = runs("lstm")
     assert command("warm", run, "--device", "cpu", "--set", "search.size=2").stdout == (
         f"warm for {run} on cpu: 0 updates and 2 searches\n"
@@ -23,7 +23,7 @@ def test_a_run(command: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_recipe(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(warm, "BATCHES", (1,))
+    monkeypatch.setitem(warm.BATCHES, "cpu", (1,))
     monkeypatch.setattr(warm, "UPDATES", 2)
     monkeypatch.chdir(tmp_path)
     for name in ("train", "valid"):
