@@ -118,7 +118,7 @@ def test_what_is_no_word_document(running: Running) -> None:
         (DOCX_URL + "a", 422, "text: damaged base64"),
         (data_url(b"a"), 422, "text: not a .docx that can be read"),
         (data_url(bomb), 422, "bytes unpacked; at most 10,000 members and 20,000,000 bytes are read"),
-        (data_url(word_document("<w:p/>" * 400_000)), 422, "of text with its layout; at most 2,000,000 are read"),
+        (data_url(word_document("<w:p/>" * 400_000)), 422, "of text with its layout; at most 1,000,000 are read"),
         (data_url(word_document(PARAGRAPH.format("a " * 100_001))), 413, "characters together; at most 200,000"),
         (data_url(word_document(PARAGRAPH.format("a") * 1_001)), 413, "more than 1,000 paragraphs or lines"),
     ):

@@ -32,7 +32,7 @@ from weft.errors import DataError
 
 Result = TypeVar("Result")
 DOCX_URL = "data:application/vnd.openxmlformats-officedocument.wordprocessingml.document;base64,"
-UNPACKED, LAYOUT = 100, 10
+UNPACKED, LAYOUT = 100, 5
 """Bytes of a Word document for each of its characters that are accepted: of all that it has, and of its text with its
 layout."""
 
