@@ -120,9 +120,9 @@ def _texts(content: bytes, name: str, limits: ArchiveLimits = DEFAULT_LIMITS) ->
             if len(members) > limits.members or size > limits.size:
                 limit = f"at most {limits.members:,} members and {limits.size:,} bytes are read"
                 raise DataError(f"{name}: {len(members):,} members of {size:,} bytes unpacked; {limit}")
-            text = sum(member.file_size for member in members if PARTS.fullmatch(member.filename))
-            if text > limits.text:
-                raise DataError(f"{name}: {text:,} bytes of text with its layout; at most {limits.text:,} are read")
+            size = sum(member.file_size for member in members if PARTS.fullmatch(member.filename))
+            if size > limits.text:
+                raise DataError(f"{name}: {size:,} bytes of text with its layout; at most {limits.text:,} are read")
             names = [member.filename for member in members]
             if "word/document.xml" not in names or len(set(names)) < len(names):
                 raise DataError(
