@@ -152,7 +152,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     else:
         folder.check_new(folder.path)
         check_files(recipe)
-    if resume and not options.accept_new_data:
+    if options.resume and not options.accept_new_data:
         check_unchanged(recipe, folder.path)
     data_files = record_data_files(recipe)
     row_errors: Counter[str] = Counter()
