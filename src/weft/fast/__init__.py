@@ -54,6 +54,12 @@ VERSIONS: tuple[Version, ...] = (
         test="steps/test_native_transformer.py",
     ),
     Version(
+        "search.beam.beam_search",
+        "steps.native_beam:native_beam_search",
+        applies="is_native_beam",
+        test="steps/test_native_beam.py",
+    ),
+    Version(
         "search.beam.BeamStep.update",
         "searching.fused_beam:fused_update",
         applies="is_fused",

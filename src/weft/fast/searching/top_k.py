@@ -207,7 +207,9 @@ class _Step(ctypes.Structure):
     )
 
 
-class _Beam(ctypes.Structure):
+class BeamFields(ctypes.Structure):
+    """What a step of a beam writes, as native/beam.h declares it."""
+
     _fields_ = tuple(
         (name, ctypes.c_void_p)
         for name in (
@@ -273,7 +275,7 @@ def native_update(
         parents_BC.data_ptr(),
         tokens_BC.data_ptr(),
         scores_BC.shape[1],
-        ctypes.byref(_Beam(*addresses)),
+        ctypes.byref(BeamFields(*addresses)),
     )
     parents_BK, tokens_BK, end_parents_BK = ints_4K.unbind()
     totals_BK, scores_BK, ranking_BK, end_totals_BK, end_ranking_BK = floats_5K.unbind()
