@@ -212,12 +212,7 @@ VERSIONS: tuple[Version, ...] = (
         test="updating/test_chunked_loss.py",
     ),
     # models
-    Version(
-        "models.layers.dropped",
-        "layers.dropout:dropped",
-        applies="is_on_cpu",
-        test="layers/test_dropout.py",
-    ),
+    Version("models.layers.dropped", "layers.dropout:dropped", applies="is_on_cpu", test="layers/test_dropout.py"),
     Version(
         "models.layers.add_dropped",
         "layers.dropout:add_dropped",
@@ -315,7 +310,6 @@ VERSIONS: tuple[Version, ...] = (
         applies="has_kernel",
         test="updating/test_ctc_loss.py",
     ),
-    # recurrent layers
     Version(
         "models.hard_attention.chunk_values",
         "updating.chunked_loss:emission_chunk",

@@ -192,8 +192,8 @@ class Rehearsals:
             import triton
 
             versions = (torch.__version__, triton.__version__, torch.cuda.get_device_name())
-            place = os.environ.get("TRITON_CACHE_DIR") or os.environ.get("TRITON_HOME") or str(Path.home())
-            digest = hashlib.sha256(repr((*versions, place, computation)).encode())
+            kept_in = os.environ.get("TRITON_CACHE_DIR") or os.environ.get("TRITON_HOME") or str(Path.home())
+            digest = hashlib.sha256(repr((*versions, kept_in, computation)).encode())
             for source in sorted(KERNELS.glob("*.py")):
                 digest.update(source.read_bytes())
             self.path = folder / "rehearsed" / digest.hexdigest()[:24]

@@ -208,7 +208,7 @@ class _Step(ctypes.Structure):
 
 
 class BeamFields(ctypes.Structure):
-    """What a step of a beam writes, as native/beam.h declares it."""
+    """The results of a step of a beam, as native/beam.h declares them."""
 
     _fields_ = tuple(
         (name, ctypes.c_void_p)

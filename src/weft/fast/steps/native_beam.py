@@ -36,7 +36,7 @@ class _BeamSearch(ctypes.Structure):
 
 
 class _Records(NamedTuple):
-    """What C writes: of every step (T, K) and, of a beam as a whole, (T,)."""
+    """Memory that C writes to: of every step (T, K) and, of a beam as a whole, (T,)."""
 
     ints_3TK: Tensor
     floats_4TK: Tensor
@@ -119,8 +119,8 @@ def native_beam_search(
         steps = find_native_steps(model, request.memory, rows=options.size, return_attention=False)
         records = None if steps is None else _search(steps, request, options)
     if records is None:
-        found: Sequence[list[Hypothesis]] = plain_of(beam_search)(model, request, options)
-        return found
+        hypotheses: Sequence[list[Hypothesis]] = plain_of(beam_search)(model, request, options)
+        return hypotheses
     return backtrace([records], request, options.size, options.ranking)
 
 
