@@ -225,13 +225,11 @@ def test_every_command_is_here() -> None:
 @pytest.mark.parametrize(("arguments", "error"), TYPED, ids=[" ".join(row[0]) for row in TYPED])
 @pytest.mark.parametrize("has_record", [True, False], ids=["recorded", "old"])
 def test_no_command_reads_them(arguments, error, has_record, foreign, canaries, typed, tmp_path) -> None:
-    if arguments[:2] == ["train", "RUN"] and not has_record:
-        pytest.skip("a run of an older version is resumed, with a warning that names the files")
     if not has_record:
         (foreign / DATA_FILES).unlink()
         error = error and error.replace(
             "it is nothing that the run was trained with", "the run has no record of its data"
-        )
+        ).replace("has changed since foreign was trained with it", "foreign has no record of its data files")
     (tmp_path / "in.txt").write_text("a b\n", "utf-8")
     (tmp_path / "in.tsv").write_text("a b\tb a\nc\tc\n" * 20, "utf-8")
     (tmp_path / "r.toml").write_text("[data]\ntrain = 'in.tsv'\nvalid = 'in.tsv'\n", "utf-8")
@@ -437,6 +435,22 @@ def test_a_pipe_is_not_opened(own_run, tmp_path) -> None:
     plant(run, {"data.test": str(tmp_path / "pipe.tsv")})
     with pytest.raises(DataError, match="nothing that the run was trained with"):
         weft.evaluate(run)
+
+
+@pytest.mark.parametrize("has_record", [True, False], ids=["recorded", "old"])
+@pytest.mark.parametrize("split", PAIRS)
+def test_a_pipe_is_not_opened_to_resume(split, has_record, own_run, tmp_path) -> None:
+    """Of a pipe nothing can be recorded: its author has no proof of what is in it."""
+    os.mkfifo(tmp_path / "pipe.tsv")
+    run = tmp_path / "foreign"
+    shutil.copytree(own_run, run)
+    plant(run, {f"data.{split}": str(tmp_path / "pipe.tsv"), "data.folder": str(own_run.parent)})
+    if has_record:
+        data_files.record_data_files(load_recipe(run / "recipe.toml")).save(run)
+    else:
+        (run / DATA_FILES).unlink()
+    with pytest.raises(DataError, match=r"not a regular file|has no record of its data files"):
+        list(train(load_recipe(run / "recipe.toml"), run, resume=True))
 
 
 def test_a_dataset_of_the_hub(own_run, tmp_path) -> None:

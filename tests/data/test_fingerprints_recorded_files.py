@@ -148,16 +148,15 @@ def test_data_that_were_moved(tiny, tmp_path):
 
 
 def test_a_run_of_an_older_version(tiny, tmp_path):
-    """It has no record: it goes on, names the files, and has a record from then on."""
+    """It has no record: its user accepts the files, and it has a record from then on."""
     (tmp_path / "p.tsv").write_text(TSV, "utf-8")
     run = interrupted(tiny, tmp_path, "p.tsv")
     (run / DATA_FILES).unlink()
     recipe = load_recipe(run / "recipe.toml")
-    with pytest.warns(WeftWarning) as warned:
-        events = list(train(recipe, run, resume=True))
-    assert isinstance(events[-1], Finished)
-    text = f"{run}: has no record of its data files; resumed with what is in them now: {tmp_path / 'p.tsv'}"
-    assert [str(warning.message) for warning in warned] == [text]
+    message = rf"p\.tsv: {run} has no record of its data files; accept what is in it: accept_new_data=True"
+    with pytest.raises(DataError, match=message):
+        list(train(recipe, run, resume=True))
+    assert isinstance(list(train(recipe, run, resume=True, accept_new_data=True))[-1], Finished)
     record = DataRecord.load(run)
     assert record is not None and record.has(tmp_path / "p.tsv")
 

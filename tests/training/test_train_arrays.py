@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fixtures.training_runs import contents
 from weft.data.pairs import Pair
+from weft.data.preparation import read_corpus
+from weft.data.store.token_store import encode_pairs, length_sorted_batches
 from weft.errors import WeftError
 from weft.evaluation.evaluate import evaluate
 from weft.interop.export import export_run
@@ -18,6 +21,8 @@ from weft.recipe import Recipe
 from weft.tasks.drawn_digits import draw, sample
 from weft.training.events import Finished, Saved
 from weft.training.train import train
+from weft.training.validation import validation_loss
+from weft.translation.forced_decoding import likelihood
 from weft.translation.load import load
 from weft.translation.translator import Translator
 
@@ -177,3 +182,14 @@ def test_exports_are_refused_with_their_reason(name: str, to: str, trained: dict
 def test_a_recipe_of_text_is_not_changed_by_arrays() -> None:
     with pytest.raises(ValueError, match=r"changes of picture, but tokenizer"):
         Recipe.model_validate({"training": {"augmentation": {"noise": 0.1}}})
+
+
+@pytest.mark.parametrize("name", ["ctc", "columns"])
+def test_the_validation_loss_is_that_of_the_steps(name: str, table: Path, trained: dict[str, Path]) -> None:
+    run = load(trained[name])
+    pairs = encode_pairs([*read_corpus(recipe_of(table, name), "valid")], run.tokenizers)
+    begin, device = run.tokenizers.frame.begin, torch.device("cpu")
+    loss, per_token = validation_loss(run.model, pairs, device, sparse=False, begin=begin)
+    steps = likelihood(run.model, pairs, begin=begin)
+    assert loss == pytest.approx(steps.loss, rel=1e-5) and per_token == pytest.approx(np.exp(steps.loss), rel=1e-4)
+    assert len(length_sorted_batches(pairs, 4096)) == 1, "pictures are validated together"

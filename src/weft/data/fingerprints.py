@@ -38,7 +38,7 @@ import numpy as np
 
 from weft.data.pairs import Pair, text_hashes
 from weft.data.reading.corpora import DatasetRows, exists, expand
-from weft.errors import CheckpointError, DataError, option, plural, warn
+from weft.errors import CheckpointError, DataError, option, plural
 from weft.files import file_version, parse_json, read_bounded, read_json, replacing, save_text
 
 if TYPE_CHECKING:
@@ -173,21 +173,20 @@ def record_data_files(recipe: Recipe) -> DataRecord:
 
 
 def check_unchanged(recipe: Recipe, run: Path) -> None:
-    """Fail if the data of a run that is resumed have changed since it was trained; files that are gone do not count."""
+    """Fail if the data of a run that is resumed have changed, or nothing is known of them; not if they are gone."""
     recorded = DataRecord.load(run)
-    if recorded is None:
-        files = [str(path) for split in SPLITS for path in _split_files(recipe, split)]
-        if files:
-            shown = ", ".join(dict.fromkeys(files[:3])) + (", …" if len(files) > 3 else "")
-            warn(f"{run}: has no record of its data files; resumed with what is in them now: {shown}")
-        return
     remedy = f"restore the former data, or continue with the new: {option('accept_new_data', True)}"
     for split in USES:
-        paths, before = _split_files(recipe, split), recorded.files.get(split, [])
-        if special := [path for path in paths if exists(str(path)) and not path.is_file()]:
-            raise DataError(f"{special[0]}: not a regular file (data.{split}); {remedy}")
-        if not all(path.is_file() for path in paths):
+        paths = _split_files(recipe, split)
+        for path in _split_files(recipe, split, pipes=True):
+            if exists(str(path)) and not path.is_file():
+                raise DataError(f"{path}: not a regular file (data.{split}); {remedy}")
+        if recorded is None and paths:
+            accept = option("accept_new_data", True)
+            raise DataError(f"{paths[0]}: {run} has no record of its data files; accept what is in it: {accept}")
+        if recorded is None or not all(path.is_file() for path in paths):
             continue
+        before = recorded.files.get(split, [])
         if len(before) != len(paths):
             now = plural(len(paths), "file")
             raise DataError(f"data.{split}: {now} now, {len(before)} when {run} was trained; {remedy}")
@@ -233,8 +232,8 @@ def _unknown(reason: str) -> DataError:
     return DataError(f"{reason}; name the pairs yourself, or accept it: {accept}")
 
 
-def _split_files(recipe: Recipe, split: str) -> list[Path]:
-    """The files that a recipe names for a split, or data.terms and data.fuzzy; none if it is held out from training."""
+def _split_files(recipe: Recipe, split: str, *, pipes: bool = False) -> list[Path]:
+    """The files that a recipe names for a split, or data.terms and data.fuzzy; ``pipes``: with pipes and devices."""
     from weft.data.preparation.corpora import find_corpora, glossary_and_memory_files
 
     if split not in SPLITS:
@@ -243,10 +242,9 @@ def _split_files(recipe: Recipe, split: str) -> list[Path]:
         return []
     files: list[Path] = []
     for entry in find_corpora(recipe.accepting_new_data(), split, allow_missing=True):
-        try:
-            files += entry.corpus.files()
-        except DataError:  # a pattern without matches: reading reports it
-            continue
+        with suppress(DataError):  # a pattern without matches: reading reports it
+            named = expand(entry.corpus.paths()) if pipes else entry.corpus.files()
+            files += [Path(name) for name in named if name != "-"]
     return files
 
 

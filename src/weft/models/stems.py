@@ -31,7 +31,7 @@ from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STEMS, resolve
 from weft.recipe.stem import StemSettings
 
-MAX_PADDING = 1.5
+MAX_PADDING = 2.0
 """Pictures are convolved together while they take at most this many times their own area."""
 
 

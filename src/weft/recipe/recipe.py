@@ -83,6 +83,11 @@ class Recipe(Settings):
         """This recipe as the user's own: the files it names are read, whatever is in them."""
         return self.of_run(None)
 
+    def with_absolute_folder(self) -> Recipe:
+        """This recipe with an absolute data.folder, as a run folder has it: it names the same data wherever it is."""
+        data = self.data.model_copy(update={"folder": str(Path(self.data.folder).resolve())})
+        return self.model_copy(update={"data": data})
+
     def run_of(self, split: str) -> Path | None:
         """The run folder that has the record of the files of a split, of "terms" or of "fuzzy"; None if they are the
         user's own choice. A folder is none: the names in it may be absolute, or lead out of it."""

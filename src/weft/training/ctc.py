@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from weft.data.store.token_store import Batch
+from weft.models.ctc import LEAST
 from weft.models.interface import HasCTC, HasOutputLayer
 from weft.ragged import Layout, Ragged
 from weft.recipe import TrainingSettings
@@ -73,6 +74,12 @@ def ctc_training_loss(model: HasCTC, batch: Batch, settings: TrainingSettings, *
     targets_N, smoothing = batch.target.values, settings.label_smoothing
     attention = output_loss(model.output_layer(), decoded.states.values, targets_N, smoothing=smoothing)
     return Loss((1 - settings.ctc) * attention.smoothed + settings.ctc * ctc, attention.negative_log_likelihood)
+
+
+def ctc_log_probability(model: HasCTC, batch: Batch) -> Tensor:
+    """Σ log p(y | x) of a batch under CTC alone; `LEAST` for a row that has no alignment."""
+    loss = ctc_loss(model.ctc_pass(batch.source, batch.target).logits, without_end(batch.target), blank=BEGIN)
+    return (~loss.alignable_B).sum() * LEAST - loss.total
 
 
 @replaceable

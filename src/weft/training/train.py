@@ -152,7 +152,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     else:
         folder.check_new(folder.path)
         check_files(recipe)
-    if resume and not options.accept_new_data:
+    if options.resume and not options.accept_new_data:
         check_unchanged(recipe, folder.path)
     data_files = record_data_files(recipe)
     row_errors: Counter[str] = Counter()
@@ -336,8 +336,7 @@ def _create_folder(
     """
 
     def fill(temporary: RunFolder) -> None:
-        data = recipe.data.model_copy(update={"folder": str(Path(recipe.data.folder).resolve())})
-        save_text(temporary.recipe, write_toml(recipe.model_copy(update={"data": data})))
+        save_text(temporary.recipe, write_toml(recipe.with_absolute_folder()))
         prepared.save(temporary.path)
         data_files.save(temporary.path)
         write_examples(temporary.path, example_sources(recipe))
@@ -355,7 +354,9 @@ def _update_folder(
 ) -> None:
     """Write the settings and, if they are accepted, the data of a run that is resumed into its folder."""
     comments = leading_comments(folder.recipe.read_text("utf-8"))
-    save_text(folder.recipe, write_toml(recipe, comments))  # so that the next resumption needs no --set
+    save_text(
+        folder.recipe, write_toml(recipe.with_absolute_folder(), comments)
+    )  # so that the next resumption needs no --set
     if accept_new_data or DataRecord.load(folder.path) is None:
         data_files.save(folder.path)
         prepared.add_fingerprints(folder.path)
@@ -367,10 +368,7 @@ def _resumed_recipe(folder: RunFolder, recipe: Recipe) -> Recipe:
     folder.check_no_links()
     changed = recipe.training.model_dump(include=set(CHANGEABLE))
     resumed = saved.model_copy(update={"training": saved.training.model_copy(update=changed), "serve": recipe.serve})
-    data_folder = str(Path(recipe.data.folder).resolve())
-    given = recipe.model_copy(
-        update={"name": saved.name, "data": recipe.data.model_copy(update={"folder": data_folder})}
-    )
+    given = recipe.with_absolute_folder().model_copy(update={"name": saved.name})
     for section in ("seed", "data", "tokenizer", "model", "training", "search", "evaluation"):
         if getattr(given, section) != getattr(resumed, section):
             raise RecipeError(

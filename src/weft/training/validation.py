@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from itertools import compress
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,12 +20,14 @@ from weft.data.store.token_store import PairStore, encode_pairs, length_sorted_b
 from weft.errors import DataError, plural, warn
 from weft.evaluation.metrics import compute_metrics, perplexity
 from weft.evaluation.pairs import GROUPINGS, EvaluationItems
-from weft.models.interface import Model
+from weft.models.architecture import architecture_of
+from weft.models.interface import HasCTC, Model
 from weft.recipe import Recipe
 from weft.runs.load import sentence_ids
 from weft.runs.weights import STRUCTURAL, Tensors, load_weights, model_tensors
 from weft.runtime.activity import activity
 from weft.runtime.devices import DividedWork, release_memory
+from weft.training.ctc import ctc_log_probability
 from weft.training.loss import batch_loss
 from weft.translation.forced_decoding import BATCH_TOKENS, likelihood
 from weft.translation.inputs import is_within, max_tokens
@@ -209,20 +211,27 @@ def validation_loss(
 ) -> tuple[float, float | None]:
     """The mean loss of a target token and the perplexity, which a model with sparse outputs does not have.
 
+    That of CTC is computed for all labels of an output at once: the same number, without a step for each label.
     ``begin``: the first input of the decoder.
     """
-    if not sparse:
+    is_ctc = architecture_of(model).kind == "ctc"
+    if not (sparse or is_ctc):
         scored = likelihood(model, pairs, begin=begin, device=device)
         return scored.loss, perplexity(scored.log_probability, scored.tokens).value
     divided = DividedWork("validation")
 
     def losses(rows: np.ndarray) -> list[tuple[float, int]]:
         batch = pairs.batch(rows).to(device)
-        return [(float(batch_loss(model, batch, begin=begin).smoothed), batch.target.layout.total)]
+        if is_ctc:
+            loss = -ctc_log_probability(cast(HasCTC, model), batch)
+        else:
+            loss = batch_loss(model, batch, begin=begin).smoothed
+        return [(float(loss), batch.target.layout.total)]
 
     with torch.no_grad():
         sums = [part for rows in length_sorted_batches(pairs, BATCH_TOKENS) for part in divided.over_rows(losses, rows)]
-    return sum(loss for loss, _ in sums) / max(sum(tokens for _, tokens in sums), 1), None
+    total, tokens = (sum(column) for column in zip(*sums, strict=True)) if sums else (0.0, 0)
+    return total / max(tokens, 1), perplexity(-total, int(tokens)).value if is_ctc else None
 
 
 def sample_items(items: EvaluationItems, size: int, *, seed: int) -> EvaluationItems:

@@ -19,6 +19,8 @@ from weft.apps.serve.settings import ServeSettings
 
 PATIENCE = 300.0
 """Seconds; a busy machine proves nothing."""
+UNHURRIED = dict.fromkeys(("deadline", "max_wait", "body_timeout", "read_timeout", "hang_timeout"), 86_400.0)
+"""Settings of a service that refuses and ends nothing for taking long: the machine may be busy, or stand still."""
 
 
 class Running(NamedTuple):
@@ -104,7 +106,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 
 def settings(**changes: Any) -> ServeSettings:
-    return ServeSettings(device="cpu", threads=1, **changes)
+    """Settings of a service for tests; those that are about time say how long."""
+    return ServeSettings(device="cpu", threads=1, **{**UNHURRIED, **changes})
 
 
 def raw_request(running: Running, path: str, body: Any, *, cut: int = 0) -> socket.socket:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 import threading
+import zipfile
+from base64 import b64decode, b64encode
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from apps.serve.servers import Running
-from weft.apps.serve.documents import Turns
+from weft.apps.serve.documents import DOCX_URL, Turns
 
 
 def test_a_text(running: Running) -> None:
@@ -67,6 +71,58 @@ def test_documents_have_limits_of_their_own(running: Running) -> None:
         assert words in running.error(413, "/api/translate", format="text", **body)
     many = running.client.post("/translate", json={"q": [""] * 300_000, "source": "auto", "target": "x"})
     assert many.status_code in (400, 413), "before any of them is looked at"
+
+
+def word_document(body: str, **others: bytes) -> bytes:
+    """A Word document with this body."""
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    output = io.BytesIO()
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("word/document.xml", f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>')
+        for name, content in others.items():
+            file.writestr(name, content)
+    return output.getvalue()
+
+
+def data_url(content: bytes) -> str:
+    return DOCX_URL + b64encode(content).decode("ascii")
+
+
+PARAGRAPH = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+
+
+def test_a_word_document(running: Running) -> None:
+    """As a data URL in JSON, and as a file in a form."""
+    content = word_document(PARAGRAPH.format("a b") + PARAGRAPH.format("c"), **{"word/media/a.png": b"png"})
+    expected = [record["text"] for record in running.translate(["a b", "c"])]
+    form = {"format": (None, "docx"), "file": ("a.docx", content)}
+    answers = (
+        running.post("/api/translate", format="docx", text=data_url(content)),
+        running.client.post("/api/translate", files=form),
+    )
+    for answer in answers:
+        assert answer.status_code == 200, answer.text
+        [record] = answer.json()["translations"]
+        assert [unit["text"] for unit in record["units"]] == expected and record["sentences"] == 2
+        written = b64decode(record["text"].removeprefix(DOCX_URL), validate=True)
+        with zipfile.ZipFile(io.BytesIO(written)) as file:
+            text = file.read("word/document.xml").decode()
+            assert re.findall(r"<w:t[^>]*>([^<]*)", text) == expected and file.read("word/media/a.png") == b"png"
+
+
+def test_what_is_no_word_document(running: Running) -> None:
+    """Nor one that is too large when it is unpacked, or in its number of characters."""
+    bomb = word_document("<w:p/>", **{"word/media/a.png": b"\0" * 20_000_001})
+    for text, status, words in (
+        ("a b", 422, "text: expected data:…;base64, and the bytes of a .docx file in base64"),
+        (DOCX_URL + "a", 422, "text: damaged base64"),
+        (data_url(b"a"), 422, "text: not a .docx that can be read"),
+        (data_url(bomb), 422, "bytes unpacked; at most 10,000 members and 20,000,000 bytes are read"),
+        (data_url(word_document("<w:p/>" * 400_000)), 422, "of text with its layout; at most 1,000,000 are read"),
+        (data_url(word_document(PARAGRAPH.format("a " * 100_001))), 413, "characters together; at most 200,000"),
+        (data_url(word_document(PARAGRAPH.format("a") * 1_001)), 413, "more than 1,000 paragraphs or lines"),
+    ):
+        assert words in running.error(status, "/api/translate", text=text, format="docx")
 
 
 def test_clients_take_turns_with_their_documents() -> None:

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from weft.apps.serve import memory
 from weft.apps.serve.memory import MemoryBudget, give_back, memory_in_bytes, own_memory
@@ -93,6 +94,19 @@ def test_memory_is_given_back() -> None:
     give_back()
     after = own_memory()
     assert after is not None and after - before < 50e6
+
+
+def test_the_buffers_of_matrix_products_are_given_back() -> None:
+    if own_memory() is None or not torch.backends.mkl.is_available():
+        pytest.skip("without MKL there are none, or the system does not say how much memory a process has")
+    factor = torch.rand(1500, 1500)
+    memory: list[int] = []
+    for _ in range(3):
+        factor @ factor
+        give_back()
+        memory.append(own_memory() or 0)
+    factor @ factor
+    assert memory[-1] - memory[0] < 5e6 < (own_memory() or 0) - memory[-1]
 
 
 PROGRAM = """

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -31,6 +30,7 @@ from weft.apps.serve.naming import name_runs
 from weft.apps.serve.operations import translate
 from weft.apps.serve.queueing import Batch, Item, Job
 from weft.apps.serve.scheduling import Scheduler
+from weft.apps.serve.settings import ServeSettings
 from weft.apps.serve.worker import Worker
 from weft.errors import DataError
 from weft.recipe import load_recipe
@@ -40,8 +40,6 @@ from weft.training.train import train
 LONG_SEARCH = {"size": 64, "stop": "steps", "min_length": 100_000, "max_length": 100_000, "no_loops": False}
 LONG = {"text": "a b c " * 200, "search": LONG_SEARCH}
 """A search of many minutes."""
-UNLIMITED = 86_400.0
-"""Seconds, the most that a service allows: on a busy machine, it refuses what seems to take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +47,7 @@ def own(recurrent_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A service whose run folder may be changed, with short queues and no search that ends by itself in a test."""
     run = tmp_path_factory.mktemp("own") / "run"
     shutil.copytree(recurrent_run, run)
-    limits = {"deadline": UNLIMITED, "max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
+    limits = {"max_output": 100_000, "max_nodes": 10_000_000, "max_exact_tokens": 10_000}
     with running_server(create_app([run], settings(max_waiting=4, max_waiting_long=1, **limits))) as server:
         yield server
 
@@ -73,20 +71,24 @@ def later(pool: ThreadPoolExecutor, own: Running, **body: Any) -> Future[httpx.R
     return pool.submit(own.post, "/api/translate", **body)
 
 
-def test_a_worker_that_hangs(own: Running, model: ServedModel) -> None:
-    """It is noticed within ten seconds, and started again; what was running is answered."""
-    process = model.worker.process
-    with ThreadPoolExecutor(1) as pool:
+def test_a_worker_that_hangs(recurrent_run: Path) -> None:
+    """It is noticed, within ten seconds unless the machine is busy, and started again; what was running is answered."""
+    seconds = ServeSettings().hang_timeout
+    assert seconds < 10.0
+    with (
+        running_server(create_app([recurrent_run], settings(hang_timeout=seconds))) as own,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        model = own.service.models.by_name["recurrent"]
+        process = model.worker.process
         os.kill(process.pid, signal.SIGSTOP)
-        start = time.monotonic()
         waiting = later(pool, own, text="a b")
         wait_for(lambda: model.worker.ended or model.worker.process is not process)
-        assert time.monotonic() - start < 10.0
         states = []
         wait_for(lambda: states.append(own.client.get("/ready")) or states[-1].status_code == 200)
         assert waiting.result().status_code == 200
     assert states[0].status_code == 503
-    assert states[0].json()["problems"] == {"run": "its worker stopped answering and is started again"}
+    assert states[0].json()["problems"] == {"recurrent": "its worker stopped answering and is started again"}
     assert states[-1].json()["problems"] == {}
 
 

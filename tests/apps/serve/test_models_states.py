@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps.serve.servers import settings
+from apps.serve.servers import UNHURRIED, settings
 from weft.apps.serve import models
 from weft.apps.serve.errors import BusyError, DeadlineError, ModelUnavailableError, ServiceError
 from weft.apps.serve.metrics import Metrics
@@ -33,7 +33,7 @@ def test_a_worker_is_told_all_that_it_depends_on(tmp_path: Path) -> None:
     changes = {"precision": "int8", "engine": "torch", "parallel_searches": 2, "log": "texts", "max_output": 77}
 
     async def test(model: ServedModel) -> None:
-        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000, "deadline": 60.0, "memory": None}
+        limits = {"max_exact_tokens": 200, "max_weights": 5_000_000, "deadline": UNHURRIED["deadline"], "memory": None}
         expected = {"runs": [str(tmp_path)], "adapter": None, "device": "cpu", "threads": 1, **limits, **changes}
         assert model._config() == expected
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.apps.serve.errors import ServiceError
-from weft.apps.serve.queueing import REMAINDER, Batch, FairQueue, Job, Rates
+from weft.apps.serve.queueing import REMAINDER, Batch, FairQueue, Item, Job, Rates, Speed
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -23,7 +23,7 @@ def job(rows: Sequence[str], client: str = "x", key: str | None = "k") -> Job:
 
 
 def take(queue: FairQueue, budget: float = 1e9) -> Batch | None:
-    return queue.take(lambda text: 1.0, lambda key: budget)
+    return queue.take(lambda key, text: 1.0, budget)
 
 
 def texts(batch: Batch | None) -> str:
@@ -183,58 +183,101 @@ def test_results_and_failures() -> None:
     run(test)
 
 
-def test_rates_keep_batches_short() -> None:
+def text(tokens: int) -> str:
+    """A text of so many tokens, if a character is a token."""
+    return "a" * (tokens - 1)
+
+
+def known_rates(speed: Speed | None = None) -> Rates:
+    """A character is a token."""
     rates = Rates(batch_tokens=4096, batch_seconds=1.0)
-    assert rates.budget("k") == 512
-    rates.measured("k", 512, 2.0)
-    assert rates.budget("k") == 256
-    rates.measured("k", 1, 0.5)  # a small batch says nothing
-    assert rates.budget("k") == 256
-    rates.measured("k", 256, 2.0)
-    assert 128 < rates.budget("k") < 256
-    rates.measured("k", 256, 0.01)
-    assert rates.budget("k") == 4096
-    rates.measured("small", 10, 0.1)
-    assert rates.budget("small") == 512
+    rates.tokens_per_character = 1.0
+    if speed is not None:
+        rates.speeds["k"] = speed
+    return rates
+
+
+def test_rates_keep_batches_short() -> None:
+    rates = known_rates()
+
+    def rows(tokens: int, key: str = "k") -> float:
+        """Rows of a full batch."""
+        return 1.0 / rates.cost(key, text(tokens))
+
+    assert rows(8) == pytest.approx(64), "512 tokens"
+    rates.measured("k", [8.0] * 64, 2.0)
+    assert rows(8) == pytest.approx(32)
+    rates.measured("k", [8.0], 0.5)  # a small batch says nothing
+    assert rows(8) == pytest.approx(32)
+    rates.measured("k", [8.0] * 32, 2.0)
+    assert 16 < rows(8) < 32
+    for _ in range(2):
+        rates.measured("k", [8.0] * 32, 0.001)
+    assert rows(8) == pytest.approx(512), "4,096 tokens"
+    rates.measured("small", [10.0], 0.1)
+    assert rows(8, "small") == pytest.approx(64)
     for number in range(200):
-        rates.measured(str(number), 1, 1)
-    assert len(rates.tokens_per_second) == 64
+        rates.measured(str(number), [1.0], 1.0)
+    assert len(rates.speeds) == 64
+
+
+def test_short_texts_after_long_ones_and_long_ones_after_short_ones() -> None:
+    """Long ones are many tokens a second, short ones many rows; no batch is much too large meanwhile."""
+
+    def seconds(rows: list[float]) -> float:
+        """Of a search whose steps take longer than its encoder."""
+        return sum(0.01 + row * 0.0001 for row in rows)
+
+    rates = known_rates()
+    rates.batch_tokens = 100_000
+    for tokens in (400.0, 8.0, 400.0, 8.0):
+        for _ in range(30):
+            count = max(int(1.0 / rates.cost("k", text(int(tokens)))), 1)
+            assert seconds([tokens] * count) < 1.5
+            rates.measured("k", [tokens] * count, seconds([tokens] * count))
+        assert seconds([tokens] * count) > 0.7, "nearly a full batch, after thirty"
+    mixed = [400.0] * 10 + [8.0] * 40
+    assert 0.8 < sum(map(rates.speeds["k"].seconds, mixed)) / seconds(mixed) < 1.2
 
 
 def test_how_long_jobs_take() -> None:
     async def test() -> None:
-        rates = Rates(batch_tokens=4096, batch_seconds=1.0)
+        rates = known_rates()
         one, stream = job(["a" * 10, "b" * 20]), job("a", key=None)
         assert rates.seconds(one) == rates.batch_time(one) == rates.seconds(stream) == 0.0, "nothing is known yet"
-        rates.measured("k", 600, 2.0)
-        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 300)
-        assert rates.batch_time(one) == 1.0 and rates.batch_time(one, 150) == 0.5
+        assert rates.expected(Batch([Item(one, 0)], None, 1.0)) == 0.0
+        rates.measured("k", [10.0] * 60, 2.0)
+        assert rates.seconds(one) == pytest.approx(32 / 300)
+        assert rates.batch_time(one) == 1.0
+        assert rates.expected(Batch([Item(one, 0), Item(one, 1)], None, 1.0)) == pytest.approx(32 / 300)
         one.taken = 1
-        assert rates.seconds(one) == pytest.approx((30 * 0.3 + 2) / 600), "the half that waits"
-        rates.measured("k", 300, 0.8)
-        assert rates.batch_time(one, 300) == pytest.approx(300 / (300 + 0.3 * 75)), "smoothed"
+        assert rates.seconds(one) == pytest.approx(16 / 300), "the half that waits"
+        assert rates.seconds(job("a")) == pytest.approx(1 / 30), "no less than a short row"
         rates.measured_alone("translate", 2.0)
         rates.measured_alone("translate", 3.0)
         assert rates.seconds(stream) == pytest.approx(2.3)
+        assert rates.expected(Batch([], stream, 1.0)) == pytest.approx(2.3)
 
     run(test)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "seconds", "rate"),
+    ("rows", "seconds", "rate"),
     [
-        (70.0, 0.1, 100 + 0.3 * 600),  # full: 0.7 of 100 tokens
-        (69.0, 0.9, 100.0),  # neither full nor faster than known
-        (69.0, 0.1, 690.0),  # not full, but faster
-        (10.0, 1.0, 100 + 0.3 * -90),  # as long as a full one
-        (100.0, 0.0, 100 + 0.3 * (1e6 - 100)),  # in no time that could be measured
+        (7, 0.1, 100 + 0.3 * 600),  # full: 0.7 of 100 tokens
+        (6, 0.9, 100.0),  # neither full nor faster than known
+        (6, 0.1, 600.0),  # not full, but faster
+        (1, 1.0, 100 + 0.3 * -90),  # as long as a full one
+        (10, 0.0, 100 + 0.3 * (1e6 - 100)),  # in no time that could be measured
     ],
 )
-def test_what_a_batch_says_about_the_speed(tokens: float, seconds: float, rate: float) -> None:
-    rates = Rates(batch_tokens=4096, batch_seconds=1.0)
-    rates.tokens_per_second["k"] = 100.0
-    rates.measured("k", tokens, seconds)
-    assert rates.tokens_per_second["k"] == pytest.approx(rate)
+def test_what_a_batch_says_about_the_speed(rows: int, seconds: float, rate: float) -> None:
+    rates = known_rates(Speed(100.0, 10.0))
+    rates.measured("k", [10.0] * rows, seconds)
+    assert rates.speeds["k"] == pytest.approx((rate, rate / 10))
+    rates = known_rates(Speed(100.0, 99.0))
+    rates.measured("k", [10.0] * rows, seconds)
+    assert rates.speeds["k"] == pytest.approx((rate, 99.0)), "of long rows"
 
 
 def test_the_waiting_cost_is_counted_up_to_a_limit() -> None:
@@ -246,7 +289,7 @@ def test_the_waiting_cost_is_counted_up_to_a_limit() -> None:
             queue.add(one)
 
         def cost(limit: float, key: str | None = None) -> float:
-            return queue.waiting_cost(lambda text: 2.0, limit, key)
+            return queue.waiting_cost(lambda key, text: 2.0, limit, key)
 
         assert (cost(99), cost(14), cost(13)) == (14.0, 14.0, 13.0)
         assert (cost(99, "k"), cost(99, "other"), cost(5, "k"), cost(99, "none")) == (6.0, 4.0, 5.0, 0.0)
@@ -265,6 +308,6 @@ def test_jobs_that_are_sent_again_keep_their_order_and_wake_the_queue() -> None:
         queue.return_first([job("b", "y"), job("c", "x")])
         assert queue.arrival.is_set() and len(queue) == 3
         assert texts(take(queue)) == "cba"
-        assert queue.take(lambda text: 1.0, lambda key: 1.0) is None
+        assert queue.take(lambda key, text: 1.0) is None
 
     run(test)

@@ -13,7 +13,7 @@ from apps.serve.servers import settings
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.metrics import Metrics
 from weft.apps.serve.models import ServedModel
-from weft.apps.serve.queueing import Batch, Item, Job
+from weft.apps.serve.queueing import Batch, Item, Job, Speed
 from weft.apps.serve.scheduling import Scheduler
 from weft.apps.serve.worker_process import WorkerEndedError
 from weft.runtime.processes import Message
@@ -52,7 +52,7 @@ def run(test: Callable[[Scheduler, FakeWorker], Coroutine[Any, Any, None]], **ch
         scheduler = Scheduler("batch", cast(ServedModel, model), 99)
         scheduler.parallel = 2
         scheduler.rates.tokens_per_character = 1.0
-        scheduler.rates.tokens_per_second[KEY] = 100.0
+        scheduler.rates.speeds[KEY] = Speed(100.0, 10.0)
         scheduler._learn_token_lengths = lambda batch, message: None  # type: ignore[method-assign]
         task = asyncio.create_task(scheduler.run())
         await test(scheduler, worker)

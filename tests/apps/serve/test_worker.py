@@ -312,3 +312,24 @@ def test_every_operation_on_a_model(op: str, loaded: tuple[Worker, Sent], monkey
     monkeypatch.setattr(operations, op, lambda translator, payload, *_: to_json([op, payload]))
     one._answer(Message({"op": op, "id": 6}, [b'{"x":1}']))
     assert sent.next() == Message({"id": 6}, [to_json([op, {"x": 1}])])
+
+
+def test_an_idle_worker_gives_memory_back(channel: io.BytesIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, when it has had nothing to do for a while."""
+    one, given = Worker(io.BytesIO(), channel), threading.Event()
+    calls: list[bool] = []
+
+    def give_back() -> None:
+        calls.append(True)
+        given.set()
+
+    monkeypatch.setattr(worker, "give_back", give_back)
+    message = Message({"op": "tokens", "id": 1}, [])
+    one.queues["batch"].put(message)
+    assert one._next("batch") is message and not calls
+    monkeypatch.setattr(worker, "IDLE_SECONDS", 0.01)
+    thread = threading.Thread(target=lambda: one.queues["long"].put(one._next("batch")), daemon=True)
+    thread.start()
+    assert given.wait(60)
+    one.queues["batch"].put(message)
+    assert one.queues["long"].get(timeout=60) is message and calls == [True]

@@ -1,4 +1,4 @@
-"""Augmentation of batches: the same draws wherever a run is resumed, others in each row and step, and no new shape."""
+"""Augmentation of batches: the same draws wherever a run is resumed, others in each row and step."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def test_rows_are_changed_each_in_its_own_way_and_keep_their_shapes() -> None:
 
 
 def test_the_draws_depend_on_seed_step_and_batch_alone() -> None:
-    def changed(first_step: int, seed: int = 3) -> list[list[int]]:
+    def changed(first_step: int, seed: int = 3, trainings: int = 0) -> list[list[int]]:
         steps = [StepBatches.of([batch_of(PICTURE)])._replace(step=step) for step in range(first_step, 4)]
-        return [s.batches[0].source.values.tolist() for s in with_augmentation(iter(steps), NOISE, seed=seed)]
+        changing = with_augmentation(iter(steps), NOISE, seed=seed, trainings=trainings)
+        return [step.batches[0].source.values.tolist() for step in changing]
 
     whole = changed(1)
     assert changed(3) == whole[2:]  # of a run that was resumed at step 3
+    assert changed(1, trainings=1) == whole, "by other processes the same, in order"
     assert whole[0] != whole[1] and changed(1, seed=4) != whole
 
 

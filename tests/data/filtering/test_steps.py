@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fixtures.letters import scripts_of
 from weft.data.filtering.exchange import Exchange, Substitute
 from weft.data.filtering.noise import Noise
+from weft.data.filtering.splice import Splice
 from weft.data.filtering.steps import (
     Call,
     Duplicates,
@@ -47,6 +48,7 @@ EXAMPLES = [
     Noise(drop=0.3),
     Exchange(groups=[[["a", "x"], ["b", "y"]]]),
     Substitute(groups=[[["a", "x"], ["b c", "y z"]]]),
+    Splice(),
     Call(function=bool),
 ]
 

@@ -69,6 +69,8 @@ class DataSection:
     """Rows that were not trained on, by reason."""
     vocabularies: tuple[int, int]
     has_source: bool = True
+    reads_arrays: bool = False
+    """Whether the sources are names of files, whose letters say nothing."""
     frequencies: Frequencies | None = field(default=None, repr=False)
     """Frequencies in the training data; None if these could not be read."""
     key: str = "data"
@@ -84,7 +86,8 @@ class DataSection:
 
     def html(self) -> Html:
         source, target = self.vocabularies
-        sizes = f"{source:,} source and {target:,} target tokens" if self.has_source else f"{target:,} tokens"
+        reads_texts = self.has_source and not self.reads_arrays
+        sizes = f"{source:,} source and {target:,} target tokens" if reads_texts else f"{target:,} tokens"
         trained = f"Trained on {plural(self.trained_pairs, 'pair')}. " if self.trained_pairs else ""
         parts = [paragraph(f"{trained}Vocabulary: {sizes}."), self._sizes()]
         if self.dropped:
@@ -128,7 +131,7 @@ class DataSection:
 
     def _sides(self, statistics: CorpusStatistics | None) -> Iterator[tuple[str, SideStatistics]]:
         if statistics is not None:
-            if self.has_source:
+            if self.has_source and not self.reads_arrays:
                 yield "source", statistics.source
             yield "target" if self.has_source else "text", statistics.target
 
@@ -179,6 +182,7 @@ def data_section(
         else {},
         (run.tokenizers.source.size, run.tokenizers.target.size),
         has_source=recipe.source_role != "none",
+        reads_arrays=recipe.tokenizer.reads_arrays,
         frequencies=frequencies,
     )
 

@@ -34,6 +34,8 @@ class PartsSection:
     by_word: list[UnitRecall]
     by_seen: list[SubsetScore]
     """Empty if the run does not know what it was trained on."""
+    reads_texts: bool = True
+    """Whether the sources are texts: the length and the letters of the name of a picture say nothing."""
     key: str = "parts"
     title: str = "Quality by kind of input"
 
@@ -50,10 +52,12 @@ class PartsSection:
 
     def html(self) -> Html:
         source, target = self.units
-        parts = [
-            self._table(f"By length of the source, in {source}s", self.by_length),
-            self._table(f"By training frequency of the rarest source {source}", self.by_frequency),
-        ]
+        parts = []
+        if self.reads_texts:
+            parts += [
+                self._table(f"By length of the source, in {source}s", self.by_length),
+                self._table(f"By training frequency of the rarest source {source}", self.by_frequency),
+            ]
         if self.by_word:
             rows = [
                 (item.name, f"{item.units:,}", f"{100 * item.recall:.2f} %", interval_bar(item.recall, None, (0, 1)))
@@ -90,7 +94,7 @@ class PartsSection:
         return table(header, rows, numbers=numbers, caption=caption)
 
 
-def parts_section(outputs: TestOutputs, frequencies: Frequencies | None) -> PartsSection:
+def parts_section(outputs: TestOutputs, frequencies: Frequencies | None, *, reads_texts: bool = True) -> PartsSection:
     """Sort the items of the test set into parts, and score each by the first metric that allows it."""
     assert outputs.source_units is not None and outputs.target_units is not None
     metric = next((metric for metric in outputs.metrics if metric.statistics is not None), None)
@@ -102,7 +106,7 @@ def parts_section(outputs: TestOutputs, frequencies: Frequencies | None) -> Part
 
     rarest = (
         []
-        if frequencies is None
+        if frequencies is None or not reads_texts
         else [min((frequencies.source[unit] for unit in units), default=0) for units in sources]
     )
     seen = {
@@ -112,8 +116,9 @@ def parts_section(outputs: TestOutputs, frequencies: Frequencies | None) -> Part
     return PartsSection(
         "" if metric is None else metric.score.name,
         (outputs.source_units.name, outputs.target_units.name),
-        by_length=score(parts_by_length([len(units) for units in sources])),
-        by_frequency=[] if frequencies is None else score(parts_by_frequency(rarest)),
+        by_length=score(parts_by_length([len(units) for units in sources])) if reads_texts else [],
+        by_frequency=score(parts_by_frequency(rarest)) if rarest else [],
         by_word=[] if frequencies is None else recall_by_frequency(outputs.aligned, frequencies.target),
         by_seen=score(seen),
+        reads_texts=reads_texts,
     )

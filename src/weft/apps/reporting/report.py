@@ -186,7 +186,7 @@ def _output_sections(
         return []
     confidence = confidence_section(run, outputs)
     return [
-        parts_section(outputs, data.frequencies),
+        parts_section(outputs, data.frequencies, reads_texts=not data.reads_arrays),
         confusions_section(outputs),
         calibration_section(run, outputs),
         *([] if confidence is None else [confidence]),

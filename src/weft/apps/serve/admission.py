@@ -34,8 +34,9 @@ MAX_CLIENTS = 1_000
 """Clients whose load is remembered, unless more are active."""
 IDLE = 0.001
 """The load below which a client does not count as active."""
-MIN_SHARE = 0.2
-"""Fraction of a batch's time within which a request is always admitted: the accuracy of the estimates."""
+MIN_SHARE = 0.5
+"""Fraction of a batch's time within which a request is always admitted. With less, a batch that ends earlier than
+expected is followed by one that is not full."""
 
 
 class Search(NamedTuple):
@@ -93,7 +94,8 @@ class Admission:
             self.last[job.client] = Refusal(0, counted, math.inf, error)
             raise error
         queue = self._queue_time(job, own, waiting) / parallel
-        limit = max(self._limit(job.client, batch, now, parallel), own)
+        shared = batch if job.batch_key is not None or not batch else max(batch, self.rates.batch_seconds)
+        limit = max(self._limit(job.client, shared, now, parallel), own)  # one that is short itself waits for batches
         if limit == self.max_wait and all(other.client != job.client for other in waiting):
             limit *= ALONE
         if queue + min(remaining, self.rates.batch_seconds) > limit:  # one long search is not overload

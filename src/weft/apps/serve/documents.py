@@ -2,12 +2,15 @@
 
 The service splits them into sentences, which are translated as others are, and puts the outputs together; the model is
 in another process. So limits, queues and batches are those of sentences.
+
+A Word document, which is no text, is a data URL, and so is its translation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode, b64encode
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -16,9 +19,11 @@ from fastapi import Request
 
 from weft.apps.serve.errors import ServiceError
 from weft.apps.serve.jobs import client_of, settings_of, translate, while_connected
-from weft.apps.serve.limits import check_documents, check_texts
+from weft.apps.serve.limits import check_documents, check_number, check_texts
 from weft.apps.serve.models import ServedModel
+from weft.apps.texts.files import DocumentFile, docx_file
 from weft.apps.texts.formats import read_document
+from weft.apps.texts.formats.docx import ArchiveLimits
 from weft.apps.texts.pieces import Document
 from weft.apps.texts.rendering import SentenceOutput
 from weft.apps.texts.sentences import Splitter
@@ -26,6 +31,10 @@ from weft.apps.texts.translation import LOST, DocumentTranslation, Questions, Se
 from weft.errors import DataError
 
 Result = TypeVar("Result")
+DOCX_URL = "data:application/vnd.openxmlformats-officedocument.wordprocessingml.document;base64,"
+UNPACKED, LAYOUT = 100, 5
+"""Bytes of a Word document for each of its characters that are accepted: of all that it has, and of its text with its
+layout."""
 
 
 class _Progress(NamedTuple):
@@ -78,23 +87,52 @@ class Turns:
                 return
 
 
-async def documents_of(request: Request, texts: Sequence[str], format: str, name: str) -> list[Document]:
+async def documents_of(request: Request, texts: Sequence[str], format: str, name: str) -> list[DocumentFile]:
     """The documents that texts are; an error of the service if there are too many, or one is not well formed."""
     settings, turns = settings_of(request), request.app.state.turns
-    check_documents(texts, settings, name)
-    documents: list[Document] = []
-    units = 0
+    if format == "docx":
+        check_number(texts, settings, name)
+    else:
+        check_documents(texts, settings, name)
+    documents: list[DocumentFile] = []
+    units = characters = 0
     for text in texts:
         try:
-            document = await while_connected(request, turns.compute(request, read_document, text, format, name))
+            read = turns.compute(request, _read, text, format, settings.max_document, name)
+            documents.append(await while_connected(request, read))
         except DataError as error:
             raise ServiceError(422, str(error)) from None
-        documents.append(document)
-        units += len(document.units)
+        units += len(documents[-1].document.units)
+        characters += sum(len(unit.raw) for unit in documents[-1].document.units)
         if units > settings.max_lines:
             limit = f"at most {settings.max_lines:,} are accepted at once"
             raise ServiceError(413, f"{name}: more than {settings.max_lines:,} paragraphs or lines; {limit}; split it")
+        if characters > settings.max_document:
+            limit = f"at most {settings.max_document:,} characters are accepted at once"
+            raise ServiceError(413, f"{name}: {characters:,} characters together; {limit}; split it")
     return documents
+
+
+def _read(text: str, format: str, most: int, name: str) -> DocumentFile:
+    """The document that a text is; ``most``: characters that are accepted."""
+    if format != "docx":
+        return DocumentFile(read_document(text, format, name), name)
+    _, separator, content = text.partition(";base64,")
+    if not separator or not text.startswith("data:"):
+        raise DataError(f"{name}: expected {DOCX_URL[:5]}…;base64, and the bytes of a .docx file in base64")
+    try:
+        archive = b64decode(content, validate=True)
+    except ValueError:
+        raise DataError(f"{name}: damaged base64; encode the bytes of the file again") from None
+    return docx_file(archive, name, ArchiveLimits(size=UNPACKED * most, text=LAYOUT * most))
+
+
+async def written(request: Request, file: DocumentFile, document: DocumentTranslation) -> str:
+    """The text of a translated document; of a Word document its data URL."""
+    if file.archive is None:
+        return document.text
+    content = await request.app.state.turns.compute(request, file.content_with, document.text)
+    return DOCX_URL + b64encode(content).decode("ascii")
 
 
 async def translate_documents(
@@ -145,12 +183,12 @@ async def _translate_new(
         records |= {sentence: json.loads(record) for sentence, record in zip(new, translated, strict=True)}
 
 
-def record_of(source: str, document: DocumentTranslation) -> dict[str, Any]:
-    """A translated document as JSON: its text, and where its units differ in what is known of them."""
+def record_of(source: str, document: DocumentTranslation, text: str) -> dict[str, Any]:
+    """A translated document as JSON: its text, as it is written, and what is known of each of its units."""
     confidences = [unit.confidence for unit in document.units if unit.confidence is not None]
     return {
         "source": source,
-        "text": document.text,
+        "text": text,
         "sentences": document.sentences,
         "confidence": min(confidences, default=None),
         "flags": sorted(document.flags),

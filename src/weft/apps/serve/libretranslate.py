@@ -76,7 +76,7 @@ async def translate_libre(request: Request) -> dict[str, Any]:
     model, way = await find_model(request, body.source, body.target)
     if body.format not in ("text", "html"):
         raise ServiceError(400, f"format: {body.format[:40]!r} is not known; use text or html")
-    documents = await documents_of(request, texts, body.format, "q")
+    documents = [file.document for file in await documents_of(request, texts, body.format, "q")]
     search = search_of(model, ModelRequest(search=way.search), settings)
     if body.alternatives and search["kind"] == "greedy":
         search = {**search, "kind": "beam"}

@@ -13,6 +13,7 @@ import ctypes
 import gc
 import os
 import resource
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -93,8 +94,10 @@ class MemoryBudget:
 
 
 def give_back() -> None:
-    """Free what nothing refers to any more, and return it to the system."""
+    """Free what nothing refers to any more, and the buffers of this thread, and return them to the system."""
     gc.collect()
+    if (free_buffers := _free_matrix_buffers()) is not None:
+        free_buffers()
     trim_heap()
 
 
@@ -108,6 +111,16 @@ def trim_heap() -> None:
 def _malloc_trim() -> Callable[[int], int] | None:
     with suppress(OSError, AttributeError):
         return ctypes.CDLL(None).malloc_trim
+    return None
+
+
+@cache
+def _free_matrix_buffers() -> Callable[[], object] | None:
+    """MKL keeps the buffers of the matrix products of each thread, 10 to 25 MB; None without MKL."""
+    if (torch := sys.modules.get("torch")) is not None:
+        library = Path(str(torch.__file__)).parent / "lib" / "libtorch_cpu.so"
+        with suppress(OSError, AttributeError):
+            return ctypes.CDLL(str(library)).mkl_serv_thread_free_buffers
     return None
 
 

@@ -2,8 +2,8 @@
 
 A `Job` is what one request asks of a model: an operation on some rows (texts). Rows of jobs with the same `batch_key`
 are searched together. Clients take turns, and so do the jobs of a client, row by row: a job of a thousand rows delays
-a job of one row by a batch, not by a thousand rows. A batch holds as many tokens as are estimated to take
-`ServeSettings.batch_seconds`.
+a job of one row by a batch, not by a thousand rows. A batch holds as many rows as are estimated to take
+`ServeSettings.batch_seconds` (`Rates`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ SHARED = 0.5
 """The share of its budget that a batch gets in which the rows of other clients stand beside those of a flood."""
 FULL = 0.7
 """The share of its budget at which a batch counts as full."""
+Cost = Callable[[str, str], float]
+"""The share of a full batch that a row takes, by the key of its job and its text."""
 
 
 class Job:
@@ -106,7 +108,7 @@ class Batch(NamedTuple):
     items: list[Item]
     alone: Job | None
     cost: float
-    """Estimated source tokens."""
+    """The estimated share of a full batch."""
 
     def jobs(self) -> set[Job]:
         return {self.alone} if self.alone is not None else {item.job for item in self.items}
@@ -143,22 +145,24 @@ class FairQueue:
             jobs.remove(job)
         self._drop_empty()
 
-    def waiting_cost(self, cost: Callable[[str], float], limit: float, key: str | None = None) -> float:
-        """The estimated tokens of the rows that wait, or of those of one key, counted up to a limit."""
+    def waiting_cost(self, cost: Cost, limit: float, key: str | None = None) -> float:
+        """The estimated batches that the waiting rows fill, or those of one key, counted up to a limit."""
         total = 0.0
         for job in self:
-            if job.batch_key is None and key is None:
-                return limit
+            if job.batch_key is None:
+                if key is None:
+                    return limit
+                continue
             if key is not None and (job.batch_key != key or job.attempts):
                 continue
             for row in job.rows[job.taken :]:
-                total += cost(row)
+                total += cost(job.batch_key, row)
                 if total >= limit:
                     return limit
         return total
 
-    def take(self, cost: Callable[[str], float], budget: Callable[[str], float]) -> Batch | None:
-        """The rows to search next; ``cost``: tokens of a row, ``budget``: those of a batch with this key."""
+    def take(self, cost: Cost, budget: float = 1.0) -> Batch | None:
+        """The rows to search next; ``budget``: that of a full batch, in units of ``cost``."""
         self._drop_empty()
         if not self.clients:
             return None
@@ -167,32 +171,29 @@ class FairQueue:
             self._remove_turn(first)
             items = [Item(first, row) for row in range(first.taken, len(first.rows))]
             return Batch(items if first.batch_key is not None else [], None if first.batch_key else first, 1.0)
-        limit, most = budget(first.batch_key), REMAINDER * budget(first.batch_key)
-        if self.waiting_cost(cost, most, first.batch_key) < most:
+        key, limit, most = first.batch_key, budget, REMAINDER * budget
+        if self.waiting_cost(cost, most, key) < most:
             limit = most
-        limit = self._shared(first.batch_key, cost, limit)
-        items, total = self._fill(first.batch_key, cost, limit)
+        items, total = self._fill(key, cost, self._shared(key, cost, limit))
         self._drop_empty()
         return Batch(items, None, total)
 
-    def _shared(self, key: str, cost: Callable[[str], float], limit: float) -> float:
-        """The tokens of a batch that several clients share, one of whom would fill it alone: half as many, or twice
+    def _shared(self, key: str, cost: Cost, limit: float) -> float:
+        """The budget of a batch that several clients share, one of whom would fill it alone: half as many, or twice
         those of the others, who take turns with it. They have waited for a batch of that client already."""
         costs = []
         for jobs in self.clients.values():
-            rows = (
-                cost(row) for job in jobs if job.batch_key == key and not job.attempts for row in job.rows[job.taken :]
-            )
+            same = (job for job in jobs if job.batch_key == key and not job.attempts)
             total = 0.0
-            for tokens in rows:
-                total += tokens
+            for share in (cost(key, row) for job in same for row in job.rows[job.taken :]):
+                total += share
                 if total >= limit:
                     break
             costs.append(total)
         others = sum(costs) - max(costs)
         return min(max(SHARED * limit, 2 * others), limit) if others and max(costs) >= limit else limit
 
-    def _fill(self, key: str, cost: Callable[[str], float], budget: float) -> tuple[list[Item], float]:
+    def _fill(self, key: str, cost: Cost, budget: float) -> tuple[list[Item], float]:
         items: list[Item] = []
         total = 0.0
         while True:
@@ -202,10 +203,10 @@ class FairQueue:
                 job = next((job for job in jobs if job.batch_key == key and not job.attempts), None)
                 if job is None:
                     continue
-                tokens = cost(job.rows[job.taken])
-                if items and total + tokens > budget:
+                share = cost(key, job.rows[job.taken])
+                if items and total + share > budget:
                     return items, total
-                total += tokens
+                total += share
                 items.append(Item(job, job.taken))
                 job.taken += 1
                 jobs.remove(job)
@@ -225,62 +226,109 @@ class FairQueue:
             del self.clients[client]
 
 
+class Speed(NamedTuple):
+    """The speed of a kind of search: a row takes as long as its tokens, and never less than a short row."""
+
+    tokens: float
+    """Source tokens per second, of long rows."""
+    rows: float
+    """Rows per second, of short ones."""
+
+    def seconds(self, tokens: float) -> float:
+        return max(tokens / self.tokens, 1.0 / self.rows)
+
+
 class Rates:
-    """Tokens per second of each kind of search, and tokens per character, estimated from the batches so far."""
+    """The speed of each kind of search, and tokens per character, estimated from the batches so far.
+
+    The time of a row is not proportional to its tokens: with one number, a batch of short texts after a flood of long
+    ones would take ten times as long as it may. What is not known yet is taken to be slow.
+    """
 
     def __init__(self, *, batch_tokens: float, batch_seconds: float, deadline: float = math.inf) -> None:
         """``deadline``: seconds after which any job is given up."""
         self.deadline = deadline
         self.batch_tokens = batch_tokens
         self.batch_seconds = batch_seconds
-        self.tokens_per_second: OrderedDict[str, float] = OrderedDict()
+        self.speeds: OrderedDict[str, Speed] = OrderedDict()
         self.seconds_alone: dict[str, float] = {}
         """Seconds of jobs that are searched alone and whose work is not known, by operation."""
         self.tokens_per_character = 0.3
         self.speed = FIRST_SPEED
         """Multiplications per second, as `Job.work` counts them."""
 
-    def cost(self, text: str) -> float:
+    def tokens(self, text: str) -> float:
         """The tokens of a text, estimated."""
         return len(text) * self.tokens_per_character + 1.0
 
-    def budget(self, key: str) -> float:
-        """The tokens of a batch."""
-        rate = self.tokens_per_second.get(key)
-        if rate is None:
-            return min(FIRST_BATCH, self.batch_tokens)
-        return min(rate * self.batch_seconds, self.batch_tokens)
+    def cost(self, key: str, text: str) -> float:
+        """The share of a full batch that a row takes."""
+        return self._share(key, self.tokens(text))
+
+    def _share(self, key: str, tokens: float) -> float:
+        if (speed := self.speeds.get(key)) is None:
+            return tokens / min(FIRST_BATCH, self.batch_tokens)
+        return max(speed.seconds(tokens) / self.batch_seconds, tokens / self.batch_tokens)
 
     def seconds(self, job: Job) -> float:
         """Expected seconds of the waiting rows of a job; 0 if unknown."""
         if job.batch_key is None:
-            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
-            return min(seconds, self.deadline)
-        tokens = job.characters * self.tokens_per_character + len(job.rows)
-        return self.batch_time(job, tokens * (1 - job.taken / max(len(job.rows), 1)))
+            return self._seconds_alone(job)
+        speed = self.speeds.get(job.batch_key)
+        return (len(job.rows) - job.taken) * speed.seconds(self._mean_tokens(job)) if speed else 0.0
 
-    def batch_time(self, job: Job, tokens: float | None = None) -> float:
-        """Expected seconds of a full batch of such jobs, or of ``tokens`` tokens; 0 if unknown."""
+    def batch_time(self, job: Job) -> float:
+        """Expected seconds of a full batch of such jobs; 0 if unknown."""
         if job.batch_key is None:
-            seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
-            return min(seconds, self.deadline)
-        rate = self.tokens_per_second.get(job.batch_key)
-        if not rate:
+            return self._seconds_alone(job)
+        if (speed := self.speeds.get(job.batch_key)) is None:
             return 0.0
-        return (self.budget(job.batch_key) if tokens is None else tokens) / rate
+        tokens = self._mean_tokens(job)
+        return speed.seconds(tokens) / self._share(job.batch_key, tokens)
 
-    def measured(self, key: str, tokens: float, seconds: float) -> None:
-        """Record how long a batch took. One that is not full gives only a lower bound on the speed of a full one."""
-        is_full = tokens >= FULL * self.budget(key) or seconds >= self.batch_seconds
-        rate = tokens / max(seconds, 1e-4)
-        known = self.tokens_per_second.pop(key, None)
-        if known is not None:
-            rate = known + SMOOTHING * (rate - known) if is_full else max(rate, known)
-        elif not is_full:
+    def expected(self, batch: Batch) -> float:
+        """Expected seconds of a batch; 0 if unknown."""
+        if batch.alone is not None:
+            return self._seconds_alone(batch.alone)
+        key = batch.items[0].job.batch_key
+        speed = self.speeds.get(key) if key is not None else None
+        return sum(map(speed.seconds, self.tokens_of(batch))) if speed else 0.0
+
+    def tokens_of(self, batch: Batch) -> list[float]:
+        """The tokens of each row of a batch, estimated."""
+        return [self.tokens(item.job.rows[item.row]) for item in batch.items]
+
+    def _mean_tokens(self, job: Job) -> float:
+        return job.characters * self.tokens_per_character / max(len(job.rows), 1) + 1.0
+
+    def _seconds_alone(self, job: Job) -> float:
+        seconds = self.seconds_alone.get(job.op, 0.0) if job.work <= 1.0 else job.work / self.speed
+        return min(seconds, self.deadline)
+
+    def measured(self, key: str, tokens: Sequence[float], seconds: float) -> None:
+        """Record how long a batch with rows of so many tokens took.
+
+        One that is not full gives only a lower bound on the speed of a full one.
+        """
+        seconds = max(seconds, 1e-4)
+        is_full = sum(self._share(key, row) for row in tokens) >= FULL or seconds >= self.batch_seconds
+        known = self.speeds.pop(key, None)
+        if known is None and not is_full:
             return
-        self.tokens_per_second[key] = rate
-        if len(self.tokens_per_second) > MAX_RATES:
-            self.tokens_per_second.popitem(last=False)
+        if known is None:
+            self.speeds[key] = Speed(sum(tokens) / seconds, len(tokens) / seconds)
+        else:
+            expected = [known.seconds(row) for row in tokens]
+            faster = sum(expected) / seconds
+            weight = SMOOTHING if is_full else float(faster > 1.0)
+            long = sum(time for row, time in zip(tokens, expected, strict=True) if row * known.rows >= known.tokens)
+            short = sum(time for row, time in zip(tokens, expected, strict=True) if row * known.rows <= known.tokens)
+            self.speeds[key] = Speed(
+                known.tokens * (1.0 + weight * (faster - 1.0) * long / sum(expected)),
+                known.rows * (1.0 + weight * (faster - 1.0) * short / sum(expected)),
+            )
+        if len(self.speeds) > MAX_RATES:
+            self.speeds.popitem(last=False)
 
     def measured_alone(self, op: str, seconds: float) -> None:
         """A job that was searched alone took this long."""

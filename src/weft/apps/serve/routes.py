@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from weft import __version__
-from weft.apps.serve.documents import documents_of, record_of, translate_documents
+from weft.apps.serve.documents import documents_of, record_of, translate_documents, written
 from weft.apps.serve.errors import DeadlineError, ServiceError
 from weft.apps.serve.jobs import (
     ask,
@@ -101,12 +101,15 @@ async def translate_formatted(request: Request, body: TranslateRequest) -> Respo
         raise ServiceError(422, f"{name}: for single sentences, not with format = {body.format!r}")
     if body.n_best != 1:
         raise ServiceError(422, f"n_best: {body.n_best}; a text with format = {body.format!r} has one output")
-    documents = await documents_of(request, body.texts, body.format, "text")
+    files = await documents_of(request, body.texts, body.format, "text")
     model, payload = await translation_payload(request, body.model_copy(update={"text": ""}))
     if not model.info["has_source"]:
         raise ServiceError(422, f"format: {body.format!r}; {model.name} continues prompts, which are no documents")
-    ranked = await translate_documents(request, model, payload, documents, "text")
-    records = [to_json(record_of(text, outputs[0])) for text, outputs in zip(body.texts, ranked, strict=True)]
+    ranked = await translate_documents(request, model, payload, [file.document for file in files], "text")
+    records = [
+        to_json(record_of(text, outputs[0], await written(request, file, outputs[0])))
+        for text, file, outputs in zip(body.texts, files, ranked, strict=True)
+    ]
     return listed(model.name, "translations", records)
 
 

@@ -96,7 +96,7 @@ class Scheduler:
     def _send_due(self) -> None:
         """Send the batches that can be sent now."""
         while self._has_time() and self._is_due():
-            batch = self.queue.take(self.rates.cost, self.rates.budget)
+            batch = self.queue.take(self.rates.cost)
             self.admission.last.clear()
             if batch is None:
                 return
@@ -139,8 +139,7 @@ class Scheduler:
         first = next(iter(self.queue))
         if first.batch_key is None or first.taken or first.attempts or self._patience(first) <= 0.0:
             return True
-        budget = self.rates.budget(first.batch_key)
-        return self.queue.waiting_cost(self.rates.cost, budget) >= budget
+        return self.queue.waiting_cost(self.rates.cost, 1.0) >= 1.0
 
     def _patience(self, job: Job) -> float:
         """Seconds a job may still wait for others: longer while another batch runs, which a new one would slow down."""
@@ -162,7 +161,7 @@ class Scheduler:
             op, payload = "translate", self._batch_payload(batch)
             self.model.metrics.observe(BATCH_ROWS, len(batch.items), model_name=self.model.name)
         number, answer = worker.send({"op": op, "queue": self.name}, payload, on_event)
-        self.running[number] = Search(batch, now, self._expected(batch))
+        self.running[number] = Search(batch, now, self.rates.expected(batch))
         self._count()
         return number, answer
 
@@ -170,17 +169,13 @@ class Scheduler:
         """Jobs of one batch differ in nothing but their texts."""
         return {**batch.items[0].job.payload, "texts": [item.job.rows[item.row] for item in batch.items]}
 
-    def _expected(self, batch: Batch) -> float:
-        """Expected seconds of a batch."""
-        return self.rates.batch_time(batch.alone or batch.items[0].job, batch.cost)
-
     def _measure(self, batch: Batch, seconds: float) -> None:
         work = batch.alone.work if batch.alone is not None else sum(item.job.work for item in batch.items)
         self.rates.measured_work(work, seconds)
         if batch.alone is not None:
             self.rates.measured_alone(batch.alone.op, seconds)
         elif batch.items[0].job.batch_key is not None:
-            self.rates.measured(batch.items[0].job.batch_key, batch.cost, seconds)
+            self.rates.measured(batch.items[0].job.batch_key, self.rates.tokens_of(batch), seconds)
 
     def _deliver(self, batch: Batch, message: Message) -> None:
         metrics, name = self.model.metrics, self.model.name

@@ -10,6 +10,7 @@ Position = Annotated[int, Field(ge=0, le=100_000)]
 Number = Annotated[int, Field(ge=1, le=10_000)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Side = Literal["source", "target"]
+Format = Literal["sentence", "text", "html", "xml", "markdown", "docx", "srt", "vtt", "po", "xliff", "json"]
 
 
 class Request(BaseModel):
@@ -58,8 +59,10 @@ class TranslateRequest(ModelRequest):
     n_best: Number = 1
     attention: bool = False
     trace: bool = False
-    format: Literal["sentence", "text", "html", "xml", "markdown", "srt", "vtt", "po", "xliff", "json"] = Field(
-        "sentence", description="of each text: one sentence, a text of several, or a document, which keeps its markup"
+    format: Format = Field(
+        "sentence",
+        description="of each text: one sentence, a text of several, or a document, which keeps its markup; docx: its "
+        "bytes as a data URL, and so is the translation",
     )
     prefix: str = Field("", description="what every output begins with")
     prefix_ids: list[TokenId] = Field([], max_length=10_000, description="the same as token ids")

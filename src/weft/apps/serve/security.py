@@ -121,12 +121,16 @@ class Guard:
             if own_path(scope) in STATUS_PATHS:
                 return await self.app(scope, _replay(b"", receive), send_with_headers)
             with self.active.enter(client) as active:
-                body = await self._body(receive, headers, active)
-                if self.refusal is not None and (refused := self.refusal(own_path(scope), body, client)) is not None:
-                    raise refused
-                await self.app(scope, _replay(body, receive), send_with_headers)
+                try:
+                    body = await self._body(receive, headers, active)
+                    refused = None if self.refusal is None else self.refusal(own_path(scope), body, client)
+                    if refused is None:
+                        return await self.app(scope, _replay(body, receive), send_with_headers)
+                except ServiceError as error:
+                    refused = error
+                await _answer_error(send_with_headers, refused)  # the request counts until then
         except ServiceError as error:
-            await _answer(send_with_headers, error.status, to_json({"error": error.message}), error.headers)
+            await _answer_error(send_with_headers, error)
         except Exception as error:  # the application has answered; it only remains to log the error
             log_error(error, texts=self.settings.log == "texts")
         finally:
@@ -290,3 +294,7 @@ async def _answer(send: Send, status: int, body: bytes, headers: dict[str, str] 
     encoded.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _answer_error(send: Send, error: ServiceError) -> None:
+    await _answer(send, error.status, to_json({"error": error.message}), error.headers)

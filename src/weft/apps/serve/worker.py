@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from weft.apps.serve.costs import CostError, megabytes
@@ -30,6 +30,8 @@ QUEUES = ("batch", "long")
 DEVICE_FAILED = 70
 """Exit code after an error of the device, whose results can no longer be trusted."""
 INTERNAL = "an internal error; the service has logged it"
+IDLE_SECONDS = 1.0
+"""Seconds without a message after which memory is given back to the system."""
 
 
 class BatchObserver:
@@ -176,12 +178,20 @@ class Worker:
 
             lower_priority()
         while True:
-            message = self.queues[queue].get()
+            message = self._next(queue)
             try:
                 self._answer(message)
             except BaseException as error:
                 self._fail(message, error)
             self.abandoned -= {entry for entry in self.abandoned.copy() if entry[0] == message.header["id"]}
+
+    def _next(self, queue: str) -> Message:
+        """The next message of a queue."""
+        try:
+            return self.queues[queue].get(timeout=IDLE_SECONDS)
+        except Empty:
+            give_back()
+            return self.queues[queue].get()
 
     def _answer(self, message: Message) -> None:
         op, number = message.header["op"], message.header["id"]

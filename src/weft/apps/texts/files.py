@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.apps.texts.formats import ENDINGS, FORMATS, format_of, read_document
-from weft.apps.texts.formats.docx import document_text, translated_docx
+from weft.apps.texts.formats.docx import DEFAULT_LIMITS, ArchiveLimits, document_text, translated_docx
 from weft.apps.texts.pieces import Document
 from weft.apps.texts.sentences import Splitter
 from weft.apps.texts.translation import DocumentTranslation, translate_document
@@ -90,7 +90,7 @@ def read_file(source: Path | str, format: str) -> DocumentFile:
     if len(content) > MAX_BYTES:
         raise DataError(f"{name}: more than {MAX_BYTES:,} bytes; split it")
     if format == "docx":
-        return DocumentFile(read_document(document_text(content, name), format, name), name, content)
+        return docx_file(content, name)
     check_text(content[:1000], name)
     try:
         text = content.decode("utf-8")
@@ -99,6 +99,11 @@ def read_file(source: Path | str, format: str) -> DocumentFile:
         line = decode_line(content.split(b"\n", number)[number - 1], name, number)
         raise DataError(line if isinstance(line, str) else line.message) from None
     return DocumentFile(read_document(text, format, name), name)
+
+
+def docx_file(content: bytes, name: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> DocumentFile:
+    """The document that the content of a .docx file holds."""
+    return DocumentFile(read_document(document_text(content, name, limits), "docx", name), name, content)
 
 
 def warn_of_clauses(splitter: Splitter) -> None:

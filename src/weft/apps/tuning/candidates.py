@@ -116,14 +116,15 @@ def _width(recipe: Recipe, name: str, times: str, scale: Callable[[int], int], r
         return
     model = recipe.model
     settings: dict[str, Any] = {"model.embedding": scale(model.embedding)}
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+    stacks = {"encoder": model.encoder} | ({} if model.kind == "ctc" else {"decoder": model.decoder})
+    for side, stack in stacks.items():
         settings[f"model.{side}.hidden"] = scale(stack.hidden)
         if isinstance(stack, TransformerSettings):
             settings[f"model.{side}.feed_forward"] = scale(stack.feed_forward)
             settings[f"model.{side}.heads"] = scale(stack.heads)
             if stack.key_value_heads:
                 settings[f"model.{side}.key_value_heads"] = scale(stack.key_value_heads)
-    width = model.decoder.hidden
+    width = [*stacks.values()][-1].hidden
     yield name, f"{times} as wide: hidden size {width:,} → {scale(width):,}", reason, settings
 
 

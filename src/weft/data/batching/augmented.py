@@ -15,30 +15,42 @@ import torch
 from weft.data.arrays.augmentation import augment_picture, mask_frames
 from weft.data.batching.batches import StepBatches
 from weft.data.store.token_store import Batch
+from weft.data.store.worker_processes import parallel_map
 from weft.packed import pack, unpack
 from weft.ragged import Layout, Ragged
 from weft.recipe.augmentation import AugmentationSettings
+from weft.runtime.processes import core_count
 
+MAX_PROCESSES = 8
 STREAM = 0x61726179
 """Tells these random numbers from others of the same seed and step."""
 
 
 def with_augmentation(
-    steps: Iterator[StepBatches], settings: AugmentationSettings, *, seed: int
+    steps: Iterator[StepBatches], settings: AugmentationSettings, *, seed: int, trainings: int = 0
 ) -> Iterator[StepBatches]:
-    """Change the pictures or frames of steps at random; with settings that change nothing, the steps themselves."""
+    """Change the pictures or frames of steps at random; with settings that change nothing, the steps themselves.
+
+    ``trainings``: of this machine, for whose GPUs other processes do it ahead; 0: this one, when a step is asked for.
+    """
     if not (settings.changes_pictures or settings.changes_frames):
         return steps
-    return _changed(steps, settings, seed)
+    workers = min(core_count() // (2 * trainings), MAX_PROCESSES) if trainings else 0
+    return parallel_map(Augmentation, (settings, seed), steps, workers=workers, advice="close other programs")
 
 
-def _changed(steps: Iterator[StepBatches], settings: AugmentationSettings, seed: int) -> Iterator[StepBatches]:
-    for step in steps:
+class Augmentation:
+    """Changes the batches of a step."""
+
+    def __init__(self, argument: tuple[AugmentationSettings, int]) -> None:
+        self.settings, self.seed = argument
+
+    def __call__(self, step: StepBatches) -> StepBatches:
         batches = [
-            augmented(batch, settings, (seed, step.step, number, STREAM))
+            augmented(batch, self.settings, (self.seed, step.step, number, STREAM))
             for number, batch in zip(step.numbers, step.batches, strict=True)
         ]
-        yield step._replace(batches=batches)
+        return step._replace(batches=batches)
 
 
 def augmented(batch: Batch, settings: AugmentationSettings, key: tuple[int, ...]) -> Batch:

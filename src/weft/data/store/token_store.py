@@ -30,6 +30,8 @@ LONG_ROW = 1 << 9
 """Ids of a row from which it is copied as a whole, not id by id."""
 CHUNK_ROWS = 1 << 20
 """Rows in memory at a time while lengths become offsets."""
+TOKEN_BYTES = 256
+"""Bytes of an array (`weft.packed`) that count as a token: a model makes a state of about so many pixels."""
 SIDES = ("source", "target")
 
 SourceRole = Literal["text", "prompt", "none"]
@@ -156,7 +158,8 @@ class PairStore:
 
 def length_sorted_batches(pairs: PairStore, budget: int) -> list[np.ndarray]:
     """The rows of every batch of a single pass: sorted by length, at most ``budget`` tokens on either side."""
-    return split_by_budget(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (budget, budget))
+    sources = budget * (TOKEN_BYTES if pairs.source.values.dtype == np.uint8 else 1)
+    return split_by_budget(np.lexsort((pairs.source.lengths, pairs.target.lengths)), pairs, (sources, budget))
 
 
 def split_by_budget(rows: np.ndarray, pairs: PairStore, budgets: Sequence[int]) -> list[np.ndarray]:

@@ -100,7 +100,7 @@ class Visitor:
         options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
         self.service = service
         self.context = browser.new_context(accept_downloads=True, **options)
-        self.context.set_default_timeout(30_000)  # a busy machine proves nothing
+        self.context.set_default_timeout(1000 * PATIENCE)
         self.page = self.context.new_page()
         self.problems: list[str] = []
         self.requests: list[str] = []

@@ -11,8 +11,10 @@ import pytest
 
 from apps.serve.page.conftest import Visitor
 from apps.serve.servers import PATIENCE, running_server, settings
+from apps.serve.test_documents import PARAGRAPH, word_document
 from fixtures.kinds_of_pictures import formulas, write_table
 from weft.apps.serve import create_app, training
+from weft.apps.texts.formats.docx import document_text
 from weft.recipe import make_recipe
 from weft.runs.locks import lock_folder
 from weft.training.train import train
@@ -88,6 +90,26 @@ def test_two_models_side_by_side(visitor):
     assert page.locator(".side > details > summary").nth(1).inner_text() == "Search: beam of 2"
     page.locator(".tree").nth(1).locator(".node.pruned").first.click()
     page.wait_for_url(re.compile(r"#translate\?model=copying.*prefix="))
+
+
+def test_two_searches_at_the_same_step(visitor):
+    page = visitor.open(f"#compare?a=recurrent&b=copying&text={SENTENCE}&step=2", anew=True)
+    page.wait_for_selector(".verdict")
+    answers = [translate(page, model, SENTENCE)["text"] for model in ("recurrent", "copying")]
+
+    def shown() -> list[str]:
+        """What both say, and how many steps of their trees are drawn."""
+        trees = page.get_by_role("tree").evaluate_all("all => all.map((one) => one.ariaLabel.split(' ')[2])")
+        return [*page.locator(".two .output").all_inner_texts(), *trees]
+
+    assert [len(text.split()) for text in shown()] == [2, 2, 1, 1] and shown()[2:] == ["2", "2"]
+    assert page.locator(".two .output.growing").count() == 2
+    page.get_by_role("button", name="To the start").click()
+    assert shown() == ["", "", "0", "0"] and "step=0" in page.url
+    page.get_by_role("slider", name="Step of the search").press("ArrowRight")
+    assert shown()[2:] == ["1", "1"] and all(shown()[:2])
+    page.get_by_role("button", name="To the end").click()
+    assert shown()[:2] == answers and "step=" not in page.url
 
 
 def test_pasted_lines_are_part_of_the_address(visitor):
@@ -339,6 +361,32 @@ def test_a_document_keeps_its_markup(visitor):
     page.get_by_role("button", name="Translate", exact=True).click()
     page.get_by_role("alert").filter(has_text="not well-formed").or_(page.get_by_role("alert")).first.wait_for()
     visitor.problems.clear()  # 422 is the answer to it
+
+
+def test_a_word_document(visitor, tmp_path):
+    """Its name is shown in place of its content; the result is saved as a Word document."""
+    page = visitor.open("#text?model=recurrent", anew=True)
+    content = word_document(PARAGRAPH.format("he hit me with a pie") + PARAGRAPH.format("we drank the milk"))
+    upload = {"name": "a.docx", "mimeType": "application/octet-stream", "buffer": content}
+    page.locator("input[type=file]").set_input_files(upload)
+    page.wait_for_selector(".opened:has-text('a.docx')")
+    assert page.get_by_label("Format").input_value() == "docx" and page.locator("textarea:visible").count() == 0
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_selector("p:text('2 sentences in ')")
+    assert page.locator(".text-output").inner_text() == "il m'a entarté\nnous avons bu le lait"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save").click()
+    assert download.value.suggested_filename == "a.docx"
+    assert "nous avons bu le lait" in document_text(Path(download.value.path()).read_bytes(), "a.docx")
+    page.get_by_role("button", name="Close the file").click()
+    assert page.locator("form.plain .side textarea").is_visible()
+    assert page.get_by_label("Format").input_value() == "" and page.locator(".opened").is_hidden()
+    upload["buffer"] = bytes(2_000_000)
+    page.locator("input[type=file]").set_input_files(upload)
+    page.get_by_role("alert").filter(has_text="a.docx has more than 1,499,000 bytes").wait_for()
+    page.get_by_label("Format").select_option("docx")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.get_by_role("alert").filter(has_text="There is no Word document yet: open a file.").wait_for()
 
 
 GRU = {

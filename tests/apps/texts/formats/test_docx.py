@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import tracemalloc
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -120,23 +121,41 @@ class TestFiles:
             assert outputs[1] in new.read("word/footer1.xml").decode()
         assert new.infolist()[0].compress_type == zipfile.ZIP_DEFLATED
 
-    def test_what_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bomb(self) -> None:
+        """An archive that says how large it is, and one that does not: its member ends where it says that it does."""
+        limits = docx.ArchiveLimits(size=2_000_000, text=1_000_000)
+        with pytest.raises(DataError, match=r"3 members of 3,.* bytes unpacked; at most 10,000 members and 2,000,000 "):
+            document_text(archive(PARAGRAPH, **{"word/media/a.png": "\0" * 3_000_000}), "a.docx", limits)
+        with pytest.raises(DataError, match=r"1,5.* bytes of text with its layout; at most 1,000,000 are read"):
+            document_text(archive(f"<w:p>{run('a' * 1_500_000)}</w:p>"), "a.docx", limits)
+        size = 50_000_000
+        lying = bytearray(archive(PARAGRAPH, **{"word/media/a.png": "\0" * size}))
+        for place in (at for at in range(len(lying) - 4) if lying[at : at + 4] == size.to_bytes(4, "little")):
+            lying[place : place + 4] = (100).to_bytes(4, "little")
+        tracemalloc.start()
+        try:
+            with pytest.raises(DataError, match=r"word/media/a.png is damaged|not a .docx that can be read"):
+                document_text(bytes(lying), "a.docx", limits)
+            assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_what_is_refused(self, tmp_path: Path) -> None:
         entity = f'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a xmlns:w="{W}">&x;</a>'
-        bomb = io.BytesIO()
-        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr("word/document.xml", b" " * 3_000_000)
         twice = io.BytesIO(archive("<w:p/>"))
         with zipfile.ZipFile(twice, "a") as file, pytest.warns(UserWarning, match="Duplicate"):
             file.writestr("word/document.xml", "<a/>")
         whole = archive(PARAGRAPH)
         damaged = bytearray(whole)
         damaged[whole.index(b"word/document.xml") + 60] ^= 255
-        monkeypatch.setattr(docx, "MAX_BYTES", 2_000_000)
+        other = io.BytesIO()
+        with zipfile.ZipFile(other, "w", zipfile.ZIP_LZMA) as file:
+            file.writestr("word/document.xml", "<a/>")
         for content, message in (
             (b"no archive", r"not a .docx that can be read \(File is not a zip file\)"),
             (whole[:-40], "not a .docx that can be read"),
             (bytes(damaged), "not a .docx that can be read|is damaged"),
-            (bomb.getvalue(), "1 members; at most 10,000 members and 2,000,000 bytes unpacked are read"),
+            (other.getvalue(), "word/document.xml is packed in another way than Word does; save it again"),
             (twice.getvalue(), "a member is there twice"),
             (archive("", **{"word/document.xml": entity}), r"word/document.xml:1: entities are declared here"),
             (archive("<w:p>"), r"word/document.xml:2: not well-formed XML"),

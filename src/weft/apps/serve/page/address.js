@@ -14,6 +14,12 @@ export function read() {
   return { view, values: Object.fromEntries(new URLSearchParams(query)) };
 }
 
+/** The step of a search that an address names; null if it names none, or nothing that is a step. */
+export function stepOf({ step }) {
+  const value = Number(step);
+  return step === undefined || !Number.isInteger(value) || value < 0 ? null : value;
+}
+
 /** The text of an address; empty values are left out. */
 export function format({ view, values }) {
   const kept = Object.entries(values).filter(([, value]) => value !== '' && value !== null && value !== undefined);

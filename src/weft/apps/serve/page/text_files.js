@@ -1,6 +1,6 @@
 /**
  * The text of a file: lines, a column of a table (TSV, CSV, JSON Lines) or a document (docs/texts.md), each also
- * compressed (.gz).
+ * compressed (.gz). A Word document, which is no text, is a data URL, as the API accepts it.
  */
 
 import { count } from './labels.js';
@@ -10,6 +10,7 @@ export const DOCUMENTS = {
   html: ['HTML', ['html', 'htm', 'xhtml']],
   xml: ['XML', ['xml']],
   markdown: ['Markdown', ['md', 'markdown']],
+  docx: ['Word', ['docx']],
   srt: ['Subtitles (SubRip)', ['srt']],
   vtt: ['Subtitles (WebVTT)', ['vtt']],
   po: ['gettext', ['po', 'pot']],
@@ -22,6 +23,8 @@ export const ACCEPTED = ['txt', 'tsv', 'csv', 'jsonl', 'ndjson', 'gz', ...ENDING
 /** Names of the column of sources, in a header or in JSON. */
 const SOURCE = ['source', 'src', 'input', 'text', 'sentence'];
 const BINARY = /\0/;
+/** Bytes of a request beside the file that it carries. */
+const JSON_BYTES = 1000;
 
 /**
  * @param {File} file
@@ -29,9 +32,10 @@ const BINARY = /\0/;
  * @returns {Promise<{text: string, format: string|null}>} format: that of a document; null for lines, a source in each
  */
 export async function readTextFile(file, most) {
+  if (file.name.toLowerCase().endsWith('.docx')) return { text: await dataUrl(file, most), format: 'docx' };
   const isCompressed = file.name.endsWith('.gz');
   const text = await readText(file, isCompressed, most);
-  if (BINARY.test(text)) throw new Error(`${file.name} is no text. Lines of text, tables (TSV, CSV, JSON Lines) and documents (${Object.values(DOCUMENTS).map(([title]) => title).join(', ')}) can be opened, also as .gz; for Word documents, use weft translate.`);
+  if (BINARY.test(text)) throw new Error(`${file.name} is no text. Lines of text, tables (TSV, CSV, JSON Lines) and documents (${Object.values(DOCUMENTS).map(([title]) => title).join(', ')}) can be opened, and all but Word documents also as .gz.`);
   const name = isCompressed ? file.name.slice(0, -3) : file.name;
   const ending = name.split('.').at(-1).toLowerCase();
   if (ENDINGS.has(ending)) return { text, format: ENDINGS.get(ending) };
@@ -44,6 +48,22 @@ function sourcesOf(text, ending, file) {
   if (ending === 'tsv') return column(lines(text).map((line) => line.split('\t'))).join('\n');
   if (ending === 'csv') return column(csvRows(text)).join('\n');
   return text;
+}
+
+/** The content of a file as a data URL, which may have a number of bytes at most. */
+function dataUrl(file, most) {
+  const size = Math.floor((3 * most) / 4) - JSON_BYTES;
+  if (file.size > size) throw tooLarge(file, size);
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener('load', () => resolve(reader.result));
+    reader.addEventListener('error', () => reject(new Error(`${file.name} cannot be read.`)));
+    reader.readAsDataURL(file);
+  });
+}
+
+function tooLarge(file, most) {
+  return new Error(`${file.name} has more than ${count(most)} bytes, which is all that can be opened here. Use weft translate for large files.`);
 }
 
 async function readText(file, isCompressed, most) {
@@ -60,7 +80,7 @@ async function readText(file, isCompressed, most) {
     bytes += value.length;
     if (bytes > most) {
       reader.cancel().catch(() => {});
-      throw new Error(`${file.name} has more than ${count(most)} bytes, which is all that can be opened here. Use weft translate for large files.`);
+      throw tooLarge(file, most);
     }
     text += decoder.decode(value, { stream: true });
   }

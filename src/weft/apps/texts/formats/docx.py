@@ -10,8 +10,8 @@
 becomes a run with its properties. Parts: the body, headers, footers, footnotes and endnotes. All else in the archive,
 text boxes and comments too, is copied.
 
-No file is trusted: an archive has at most `MAX_MEMBERS` members and `MAX_BYTES` bytes when it is unpacked, nothing is
-extracted, and declared entities are refused.
+No file is trusted: `ArchiveLimits` bounds what an archive unpacks to, whatever it declares; nothing is extracted, and
+declared entities are refused.
 """
 
 from __future__ import annotations
@@ -39,9 +39,22 @@ NAMESPACE = re.compile(
     r"""purl\.oclc\.org/ooxml/wordprocessingml)/main["']"""
 )
 """The prefix of Word's elements, where it is declared."""
-MAX_MEMBERS = 10_000
-MAX_BYTES = 200_000_000
-"""Bytes of all members, unpacked."""
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Those of Word. They are unpacked in blocks; Python unpacks the others whole, however large that is."""
+BLOCK = 1 << 16
+
+
+class ArchiveLimits(NamedTuple):
+    """The largest archive that is read."""
+
+    members: int = 10_000
+    size: int = 200_000_000
+    """Bytes of all members, unpacked."""
+    text: int = 200_000_000
+    """Bytes of those that have text."""
+
+
+DEFAULT_LIMITS = ArchiveLimits()
 
 
 class Item(NamedTuple):
@@ -74,9 +87,9 @@ def read_docx(text: str, name: str = "docx") -> Document:
     return read_xml(text, name)
 
 
-def document_text(content: bytes, name: str) -> str:
+def document_text(content: bytes, name: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> str:
     """The paragraphs of a Word document as one text with simple tags."""
-    parts = (_split(text, f"{name}: {member}") for member, text in _texts(content, name).items())
+    parts = (_split(text, f"{name}: {member}") for member, text in _texts(content, name, limits).items())
     texts = ("".join(f"<p>{piece.text}</p>\n" for piece in part if isinstance(piece, Paragraph)) for part in parts)
     return "<docx>" + "".join(f"<part>{text}</part>\n" for text in texts) + "</docx>\n"
 
@@ -93,26 +106,38 @@ def translated_docx(content: bytes, text: str, name: str) -> bytes:
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(output, "w") as written:
         for entry in archive.infolist():
-            data = changed[entry.filename].encode() if entry.filename in changed else archive.read(entry)
+            data = changed[entry.filename].encode() if entry.filename in changed else _unpacked(archive, entry)
             written.writestr(entry, data)
     return output.getvalue()
 
 
-def _texts(content: bytes, name: str) -> dict[str, str]:
+def _texts(content: bytes, name: str, limits: ArchiveLimits = DEFAULT_LIMITS) -> dict[str, str]:
     """The members of an archive that have text, checked."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
-            if len(members) > MAX_MEMBERS or sum(member.file_size for member in members) > MAX_BYTES:
-                limit = f"at most {MAX_MEMBERS:,} members and {MAX_BYTES:,} bytes unpacked are read"
-                raise DataError(f"{name}: {len(members):,} members; {limit}")
+            size = sum(member.file_size for member in members)
+            if len(members) > limits.members or size > limits.size:
+                limit = f"at most {limits.members:,} members and {limits.size:,} bytes are read"
+                raise DataError(f"{name}: {len(members):,} members of {size:,} bytes unpacked; {limit}")
+            size = sum(member.file_size for member in members if PARTS.fullmatch(member.filename))
+            if size > limits.text:
+                raise DataError(f"{name}: {size:,} bytes of text with its layout; at most {limits.text:,} are read")
             names = [member.filename for member in members]
             if "word/document.xml" not in names or len(set(names)) < len(names):
                 raise DataError(
                     f"{name}: not a Word document (word/document.xml is missing, or a member is there twice)"
                 )
-            texts = {part: archive.read(part).decode("utf-8-sig") for part in names if PARTS.fullmatch(part)}
+            if other := next((member for member in members if member.compress_type not in METHODS), None):
+                raise DataError(
+                    f"{name}: {other.filename[:100]} is packed in another way than Word does; save it again"
+                )
             damaged = archive.testzip()
+            texts = {
+                member.filename: _unpacked(archive, member).decode("utf-8-sig")
+                for member in members
+                if damaged is None and PARTS.fullmatch(member.filename)
+            }
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise DataError(f"{name}: not a .docx that can be read ({str(error)[:100]})") from None
     except UnicodeDecodeError:
@@ -123,6 +148,12 @@ def _texts(content: bytes, name: str) -> dict[str, str]:
         check_xml(text, f"{name}: {member}")
         _check_prefix(text, f"{name}: {member}")
     return texts
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The content of a member, which is as large as it says at most: read as a whole, it may unpack to far more."""
+    with archive.open(member) as file:
+        return b"".join(iter(lambda: file.read(BLOCK), b""))
 
 
 def _check_prefix(text: str, name: str) -> None:

@@ -38,7 +38,7 @@ export class FinishedPanel {
     this.body = h('tbody', { role: 'rowgroup' });
     this.element = panel(
       'Finished hypotheses',
-      { class: 'finished', help: HELP.beam, tools: [this.draws] },
+      { class: 'finished wide', help: HELP.beam, tools: [this.draws] },
       scrollable(
         'Finished hypotheses: the table',
         h(

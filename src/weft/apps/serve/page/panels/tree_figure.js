@@ -1,6 +1,6 @@
 /**
  * A search tree that fits its place: laid out for the steps so far, in as much detail as has room, enlarged or reduced,
- * and scrolled to the newest step.
+ * and scrolled to the end of its leading path.
  */
 
 import { h, replace } from '../dom.js';
@@ -55,7 +55,9 @@ export class TreeFigure {
     replace(this.figure, tree);
     this.fit();
     if (hadFocus) this.figure.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
-    this.element.scrollLeft = this.element.scrollWidth; // the newest step is in sight
+    const end = tree.querySelector('[tabindex="0"] .target');
+    const x = end ? Number(end.getAttribute('x')) + Number(end.getAttribute('width')) : this.size[0];
+    this.element.scrollLeft = x * this.factor - this.element.clientWidth;
   }
 
   /** As much detail as there is room for; of a tree that is too wide in any case, as the height has room for. */

@@ -137,16 +137,17 @@ export default class CompareView {
     if (!values.text) this.textarea.placeholder = sides[0].model.examples[0]?.source ?? '';
     if (!values.text) return undefined;
     for (const { model } of sides) await this.context.ready(model);
-    return this.sentence.update(sides, values.text);
+    return this.sentence.update(sides, values.text, address.stepOf(values));
   }
 
   submit() {
     const text = (this.textarea.value.trim() || this.textarea.placeholder).replace(/\n+/g, ' ');
-    if (text) this.go({ text });
+    if (text) this.go({ text, step: null });
   }
 
   close() {
     this.lines.close();
+    this.sentence.close();
   }
 
   go(changes) {

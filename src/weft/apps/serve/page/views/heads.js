@@ -151,7 +151,7 @@ export default class HeadsView {
       { help, figure: () => sheet(drawn), name: `${kind}-heads` },
       h(
         'div',
-        { class: 'head-rows' },
+        { class: 'head-rows', style: { '--heads': Math.max(...drawn.map((row) => row.length)) } },
         drawn.map((row) =>
           h(
             'ul',

@@ -14,6 +14,7 @@ import { ACCEPTED, DOCUMENTS, readTextFile } from '../text_files.js';
 const LINES = 20;
 /** Bytes of a file, where the service names no limit. */
 const MOST_BYTES = 2e6;
+const DOCX = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document';
 const UNKNOWN = '<unk>';
 const MENTIONED = 8;
 /** The end of a sentence within a line. */
@@ -50,6 +51,15 @@ export default class TextView {
     this.format = h('select', { id: format }, h('option', { value: '' }, 'Lines of text'), formats);
     /** The name of the document that was opened, without its ending. */
     this.fileName = '';
+    /** A Word document that was opened, as a data URL: the text box has its name alone. */
+    this.archive = null;
+    this.opened = h(
+      'p',
+      { class: 'opened', hidden: true },
+      h('span'),
+      h('button', { type: 'button', on: { click: () => this.open('', null) } }, 'Close the file'),
+    );
+    this.format.addEventListener('change', () => this.archive && this.open('', null, this.format.value));
     this.glossary = h('textarea', { id: glossary, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.memory = h('textarea', { id: memory, rows: 3, autocomplete: 'off', spellcheck: 'false' });
     this.output = h('div', { class: 'text-output', role: 'region', 'aria-label': 'Translation', tabindex: '0' });
@@ -79,6 +89,7 @@ export default class TextView {
         { class: 'side' },
         this.sourceLabel,
         this.textarea,
+        this.opened,
         h(
           'p',
           { class: 'buttons' },
@@ -156,15 +167,28 @@ export default class TextView {
     this.context.fail(null);
     try {
       const { text, format } = await readTextFile(file, this.context.limits.body_bytes ?? MOST_BYTES);
-      this.textarea.value = text;
-      this.format.value = format ?? '';
+      this.open(text, file.name, format ?? '');
       this.fileName = file.name.replace(/(\.[^.]*)?(\.gz)?$/, '');
-      this.status.textContent = `${file.name}: ${format ? `${DOCUMENTS[format][0]}, ` : ''}${plural([...text].length, 'character')}.`;
+      const size = this.archive ? plural(file.size, 'byte') : plural([...text].length, 'character');
+      this.status.textContent = `${file.name}: ${format ? `${DOCUMENTS[format][0]}, ` : ''}${size}.`;
     } catch (error) {
       this.context.fail(error);
     }
     this.file.value = ''; // so that the same file can be opened again
     this.orient();
+  }
+
+  /** Show the text of a file; of a Word document (a data URL) its name. */
+  open(text, name, format = '') {
+    const isArchive = format === 'docx' && Boolean(text);
+    this.archive = isArchive ? text : null;
+    this.textarea.value = isArchive ? '' : text;
+    this.textarea.hidden = isArchive;
+    this.opened.hidden = !isArchive;
+    this.opened.firstChild.textContent = isArchive ? name : '';
+    this.format.value = format;
+    this.fileName = '';
+    this.show([]);
   }
 
   async translate() {
@@ -173,8 +197,9 @@ export default class TextView {
     this.abort = new AbortController();
     const { signal } = this.abort;
     const sources = this.textarea.value.replace(/\s+$/, '').split(/\r\n|\r|\n/);
-    if (!sources.some((line) => line.trim())) {
-      this.context.fail(new Error('There is no text yet: enter one, or open a file.'));
+    const isMissing = this.format.value === 'docx' ? !this.archive : !sources.some((line) => line.trim());
+    if (isMissing) {
+      this.context.fail(new Error(this.format.value === 'docx' ? 'There is no Word document yet: open a file.' : 'There is no text yet: enter one, or open a file.'));
       this.textarea.focus();
       return;
     }
@@ -220,13 +245,15 @@ export default class TextView {
     this.show([]);
     this.status.textContent = 'Translating the document …';
     const start = performance.now();
-    const body = { model: this.model.name, text: this.textarea.value, format, ...this.known() };
+    const body = { model: this.model.name, text: this.archive ?? this.textarea.value, format, ...this.known() };
     const { translations } = await api.translate(body, signal).catch((error) => {
       this.status.textContent = '';
       throw error;
     });
     const [{ text, units, sentences }] = translations;
-    this.show([{ text, flags: [], source_tokens: [] }]);
+    const shown = this.archive ? units.map((unit) => plain(unit.text)).join('\n') : text;
+    this.show([{ text: shown, flags: [], source_tokens: [] }]);
+    this.translated = text;
     this.showProblems(units.flatMap((unit) => unitProblems(unit)));
     const seconds = (performance.now() - start) / 1000;
     this.status.textContent = `${plural(sentences, 'sentence')} in ${seconds.toFixed(1)} s, by ${this.model.name}.`;
@@ -292,8 +319,19 @@ export default class TextView {
     const ending = format ? DOCUMENTS[format][1][0] : 'txt';
     const { target } = this.model;
     const language = this.fileName && target && target !== this.model.name ? `.${target}` : '';
-    download(format ? this.text : `${this.text}\n`, `${this.fileName || 'translation'}${language}.${ending}`, 'text/plain');
+    const content = this.archive ? bytesOf(this.translated) : format ? this.text : `${this.text}\n`;
+    download(content, `${this.fileName || 'translation'}${language}.${ending}`, this.archive ? DOCX : 'text/plain');
   }
+}
+
+/** The text of a part of a Word document, which has simple tags and entities. */
+function plain(text) {
+  return new DOMParser().parseFromString(text, 'text/html').body.textContent;
+}
+
+/** The bytes of a data URL. */
+function bytesOf(url) {
+  return Uint8Array.from(atob(url.slice(url.indexOf(',') + 1)), (character) => character.charCodeAt(0));
 }
 
 /** What a person should know of the translation of a line. */

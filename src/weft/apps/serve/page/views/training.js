@@ -49,9 +49,11 @@ export default class TrainingView {
       this.results,
     );
     this.draw = debounce(120, () => this.showCurves());
+    addEventListener('resize', this.draw);
   }
 
   close() {
+    removeEventListener('resize', this.draw);
     this.abort?.abort();
   }
 
@@ -103,7 +105,7 @@ export default class TrainingView {
   }
 
   showCurves() {
-    if (!this.results.isConnected) return;
+    if (!this.log || !this.results.isConnected) return;
     const steps = this.run.steps || this.log.started?.steps || 0;
     const show = (name, series, title, digits = 2) => {
       this.parts[name].hidden = !series.some(({ points }) => points.length);

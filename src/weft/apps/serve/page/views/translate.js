@@ -31,12 +31,6 @@ const [LONG_SEARCH, REDRAW] = [40, 400];
 /** Milliseconds after which drawing lets the browser do other things before it goes on. */
 const PATIENCE = 15;
 
-/** The step that an address names; null if it names none, or nothing that is a step. */
-function stepOf({ step }) {
-  const value = Number(step);
-  return step === undefined || !Number.isInteger(value) || value < 0 ? null : value;
-}
-
 export default class TranslateView {
   constructor(context) {
     this.context = context;
@@ -74,9 +68,8 @@ export default class TranslateView {
     this.results = h(
       'div',
       { class: 'results', hidden: true },
-      parts.filter((part) => part !== this.map && part !== this.finished).map(({ element }) => element),
+      parts.map(({ element }) => element),
     );
-    this.nextWord.element.after(h('div', { class: 'stack' }, this.map.element, this.finished.element));
     this.invitation = h(
       'p',
       { class: 'invitation' },
@@ -139,7 +132,7 @@ export default class TranslateView {
     if (!values.text && this.model.has_source) return undefined;
     await this.context.ready(this.model);
     if (key === this.requested) {
-      if (!this.player.isPlaying) this.player.go(stepOf(values) ?? this.run?.length ?? 0);
+      if (!this.player.isPlaying) this.player.go(address.stepOf(values) ?? this.run?.length ?? 0);
       return this.render();
     }
     this.requested = key;
@@ -159,7 +152,7 @@ export default class TranslateView {
     this.abort = new AbortController();
     const { signal } = this.abort;
     const run = new SearchRun(request);
-    const wanted = stepOf(this.values);
+    const wanted = address.stepOf(this.values);
     const plays = this.plays && wanted === null && !reducedMotion();
     this.plays = false;
     this.announced = 0;
