@@ -155,6 +155,7 @@ class BeamRecord(NamedTuple):
     """For a trace: the extensions that were considered."""
 
 
+@replaceable
 @torch.no_grad()
 def beam_search(
     model: StepModel, request: SearchRequest, options: BeamOptions = BeamOptions()

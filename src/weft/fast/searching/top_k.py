@@ -210,7 +210,9 @@ class _Step(ctypes.Structure):
     )
 
 
-class _Beam(ctypes.Structure):
+class BeamFields(ctypes.Structure):
+    """The results of a step of a beam, as native/beam.h declares them."""
+
     _fields_ = tuple(
         (name, ctypes.c_void_p)
         for name in (
@@ -276,7 +278,7 @@ def native_update(
         parents_BC.data_ptr(),
         tokens_BC.data_ptr(),
         scores_BC.shape[1],
-        ctypes.byref(_Beam(*addresses)),
+        ctypes.byref(BeamFields(*addresses)),
     )
     parents_BK, tokens_BK, end_parents_BK = ints_4K.unbind()
     totals_BK, scores_BK, ranking_BK, end_totals_BK, end_ranking_BK = floats_5K.unbind()
