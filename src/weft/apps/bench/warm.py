@@ -34,10 +34,12 @@ class Warmed(NamedTuple):
 
 def warm_recipe(recipe: Recipe) -> Warmed:
     """Train with a recipe for some updates, in a temporary folder, and translate with what they made."""
+    from weft.fast.recording.compilation import compiling_ahead
+
     changes = {"steps": UPDATES, "validate_every": 0, "save_every": 0, "metric": "loss", "patience": 0}
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
     updates = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, compiling_ahead():
         run = Path(folder) / "run"
         with closing(train(recipe, run)) as events:
             for event in events:

@@ -114,6 +114,22 @@ class BackgroundCompilation:
 
 
 _compilation = BackgroundCompilation()
+_ahead: ContextVar[bool] = ContextVar("training compiles its kernels ahead", default=False)
+
+
+def compiles_ahead() -> bool:
+    """Whether training rehearses its updates: within `compiling_ahead`, or with ``WEFT_COMPILE_AHEAD=1``."""
+    return _ahead.get() or os.environ.get("WEFT_COMPILE_AHEAD") == "1"
+
+
+@contextmanager
+def compiling_ahead() -> Iterator[None]:
+    """Trainings that begin here rehearse their updates."""
+    token = _ahead.set(True)
+    try:
+        yield
+    finally:
+        _ahead.reset(token)
 
 
 def rehearse(function: Callable[[], object]) -> None:

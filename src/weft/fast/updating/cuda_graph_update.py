@@ -27,7 +27,7 @@ from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
-from weft.fast.recording.compilation import Rehearsals, rehearse
+from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse
 from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of
@@ -274,7 +274,7 @@ class CudaGraphUpdate(PlainUpdate):
             load_versions()  # what is compiled can import nothing
             for layer in layers_to_compile(model, self.settings):
                 layer.compile()
-        else:
+        elif compiles_ahead():
             self.rehearse()
 
     def rehearse(self) -> None:
