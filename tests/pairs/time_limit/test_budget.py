@@ -20,6 +20,7 @@ from weft.pairs.time_limit.budget import (
     fit_warmup,
     lengthened,
 )
+from weft.pairs.time_limit.fitting import believed
 from weft.recipe import TrainingSettings
 
 
@@ -53,6 +54,13 @@ def test_steps_warmup_and_validations_in_proportion() -> None:
     assert fitted.validations == 20 and fitted.settings.steps == 20 * fitted.settings.validate_every
     same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
     assert fitted.settings.model_dump(include=same) == settings().model_dump(include=same)
+
+
+def test_a_loss_that_seems_slow_leaves_time_for_updates() -> None:
+    speed = believed(Speed(step=0.135, loss=380.0), TimeLimit(3.5, 0.0))
+    assert speed.loss == pytest.approx(0.12 * 210)
+    fitted = fit_settings(settings(steps=20_000), speed, 210, 0)
+    assert fitted.settings.steps * 0.135 > 0.6 * 210 and fitted.validations == 1
 
 
 @pytest.mark.parametrize("sentence", [0.5, 6.0, 30.0])
