@@ -4,7 +4,7 @@
 
 Of the pairs of each corpus (two parallel files), 20 % get the target of another pair, 5 % their source as target, and
 5 % lose the second half of one side (at least one word). AUC: the probability that a damaged pair ranks above one
-that is not. With --write, the pairs with and without damages are left in FOLDER, to train models on.
+that is not. With --write, FOLDER gets the pairs before the damages, after them, and those without any, to train on.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def main() -> None:
         if arguments.write is not None:
             write_pairs(arguments.write / f"{name}.tsv", chosen)
             write_pairs(arguments.write / f"{name}.damaged.tsv", pairs)
+            undamaged = [pair for pair, kind in zip(pairs, kinds, strict=True) if not kind]
+            write_pairs(arguments.write / f"{name}.undamaged.tsv", undamaged)
         start = time.process_time()
         scores = np.zeros(len(pairs))
         for suspect in rank_suspects(pairs):

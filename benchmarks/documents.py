@@ -60,8 +60,8 @@ class Count:
                 print(f"{kind}: wrong: {source!r} became {result.text!r} (seed {number})", flush=True)
 
 
-def measure(kind: str, number: int, seconds: float) -> None:
-    count, start, chunk = Count(), time.monotonic(), 0
+def measure(kind: str, number: int, seconds: float, part: int) -> None:
+    count, start, chunk = Count(), time.monotonic(), part * 1_000_000
     while count.documents < number and time.monotonic() - start < seconds:
         chunk += 1
 
@@ -91,9 +91,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000, help="documents of each kind")
     parser.add_argument("--kind", choices=KINDS, action="append", help="by default all of them")
     parser.add_argument("--seconds", type=float, default=1e6, help="stop a kind after this time")
+    parser.add_argument("--part", type=int, default=0, help="other documents, to try several parts side by side")
     arguments = parser.parse_args()
     for kind in arguments.kind or KINDS:
-        measure(kind, arguments.count, arguments.seconds)
+        measure(kind, arguments.count, arguments.seconds, arguments.part)
 
 
 if __name__ == "__main__":

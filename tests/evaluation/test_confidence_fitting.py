@@ -13,6 +13,7 @@ from oracles import confidence as oracle
 from weft.errors import DataError
 from weft.evaluation.calibration import calibrate
 from weft.evaluation.confidence_fitting import (
+    PRIOR,
     RIDGE,
     auroc,
     fit_confidence,
@@ -81,8 +82,12 @@ class TestIsotonicRegression:
         assert 0 < probabilities[0] < 0.05 and 0.95 < probabilities[-1] < 1
 
     def test_equal_scores_give_one_point(self) -> None:
-        [(score, probability)] = fit_curve(np.zeros(100), np.arange(100) % 4 == 0)
-        assert score == 0 and probability == pytest.approx(0.25, abs=0.05)
+        [(score, probability)] = fit_curve(np.full(100, -1.0), np.arange(100) % 4 == 0)
+        assert score == -1 and probability == pytest.approx(0.25, abs=0.05)
+
+    def test_a_group_counts_more_outputs_that_are_right_as_its_scores_say(self) -> None:
+        [(_, probability)] = fit_curve(np.full(12, 2.0), np.ones(12, dtype=bool))
+        assert probability == pytest.approx((12 + PRIOR / (1 + np.exp(-2.0))) / (12 + PRIOR))
 
 
 class TestFit:

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.search_requests import beam, greedy
+from fixtures.search_requests import beam
 from fixtures.small_networks import neural
-from fixtures.table_model import BEGIN, END, Table, exhaustive, log_probability, script, table
+from fixtures.table_model import BEGIN, END, Table, ending_model, exhaustive, log_probability, script, table
 from weft.attention.ragged_attention import alignment_weights
 from weft.ragged import Ragged
 from weft.search.constraints import BannedPhrases, RepetitionPenalty
@@ -60,7 +60,8 @@ def test_a_beam_as_wide_as_the_space_finds_what_trying_everything_finds(
     answers = exhaustive(Table(), memory, vocabulary=VOCABULARY, limit=limit, length_penalty=alpha)
     expected = [one for one in answers if one.finished and has_all(one.tokens, required)][:n_best]
     ranking = Ranking(alpha=alpha)
-    [found] = search(Table(), memory, [limit], [required], size=3**limit, finish=9999, n_best=n_best, ranking=ranking)
+    options = {"size": 3**limit, "finish": 9999, "stop": "provable", "n_best": n_best, "ranking": ranking}
+    [found] = search(Table(), memory, [limit], [required], **options)
     finished = [one for one in found if one.ended == "end"]
     assert [one.score for one in finished] == pytest.approx([one.score for one in expected], abs=1e-4)
     assert {tuple(one.tokens) for one in finished} == {one.tokens for one in expected}
@@ -127,16 +128,8 @@ def test_other_sentences_change_nothing(kind: str) -> None:
 # The policy, statement by statement
 
 
-def uniform(vocabulary: int = 6):
-    """A model that would rather end."""
-    model = script({}, vocabulary=vocabulary)
-    logits = torch.tensor([[0.0, -9.0, 3.0, 0.0, 0.0, 0.0]]).log_softmax(-1)
-    model.step = lambda tokens_R, state, memory: (logits.repeat(len(tokens_R), 1), state, None)
-    return model
-
-
 def best_of(required: list[list[int]], limit: int = 12, **options) -> Hypothesis:
-    model = uniform()
+    model = ending_model()
     [[best]] = search(model, model.memory(), [limit], [required], **{"size": 4, **options})
     return best
 
@@ -159,7 +152,7 @@ def test_a_limit_that_is_too_short_shows() -> None:
 
 
 def test_those_cut_off_come_after_the_finished_and_the_fullest_first() -> None:
-    model = uniform()
+    model = ending_model()
     [found] = search(model, model.memory(), [3], [[[3, 4]]], size=6, n_best=9)
     assert [one.ended for one in found] == ["end"] + ["length"] * (len(found) - 1)
     assert all(has_all(one.tokens, [[3, 4]]) for one in found)
@@ -210,42 +203,8 @@ def test_one_of_the_variants_of_a_term_is_enough() -> None:
     model = script({(): {3: 0.9, 4: 0.1}, (3,): {5: 0.5, END: 0.5}, (3, 5): {END: 1.0}}, vocabulary=6)
     [[best]] = beam(model, model.memory(), [5], size=2, required=[[[[4], [3, 5]]]])
     assert (best.tokens, best.ended) == ([3, 5], "end")
-    [[best]] = greedy_terms(model, [5], [[[[4], [3, 5]]]])
-    assert (best.tokens, best.ended) == ([3, 5], "end")
-
-
-def greedy_terms(model, limits, required):
-    options = {"size": 4, "per_bank": 1, "stop": "outranked", "finish": 1}
-    return beam(model, model.memory(), limits, required=required, **options)
-
-
-@quick
-@given(seed=st.integers(0, 999))
-def test_with_one_hypothesis_to_a_bank_and_nothing_required_it_is_greedy_search(seed: int) -> None:
-    memory, limits = table(3, 7, seed=seed), [9, 2, 6]
-    options = {"size": 4, "per_bank": 1, "stop": "outranked", "finish": 1, "ranking": Ranking("none")}
-    found = beam(Table(), memory, limits, required=[[], [[[3, 4]]], []], **options)
-    for row, [expected] in enumerate(greedy(Table(), memory, limits)):
-        if row != 1:
-            assert found[row][0].tokens == expected.tokens and found[row][0].ended == expected.ended
-            assert found[row][0].score == pytest.approx(expected.score, abs=1e-4)
-    assert count(found[1][0].tokens, [3, 4]) or found[1][0].ended == "length"
-
-
-def test_greedy_search_places_a_term_where_it_is_most_likely() -> None:
-    """Though the first token that it begins with has the higher probability at the start."""
-    rows = {
-        (): {3: 0.7, 4: 0.3},
-        (4,): {5: 0.9, 3: 0.1},
-        (3,): {5: 0.6, 4: 0.4},
-        (3, 4): {END: 1.0},
-        (4, 5): {3: 0.1, 5: 0.9},
-    }
-    model = script(rows, vocabulary=6)
-    [[best]] = greedy_terms(model, [4], [[[[4]]]])
-    assert (best.tokens, best.ended) == ([3, 4], "end")
 
 
 def test_no_sentences() -> None:
-    model = uniform()
+    model = ending_model()
     assert search(model, model.memory()[:0], [], []) == []

@@ -9,8 +9,8 @@ For n outputs with features x_i and a_i = 1 if output i is right, else 0:
 n₁ outputs are right and n₀ wrong; with the targets t_i the minimum is finite even if all are right. The scores z_i that
 the rest is computed from are those of outputs that the weights were not fitted to (cross-fitting with `FOLDS` folds):
 the outputs are sorted by z_i into groups of equal size, each with the mean of its scores and the share that is right,
-and the shares are made non-decreasing (isotonic regression by pooling adjacent violators, Ayer et al. 1955). Between
-two groups the confidence is interpolated linearly.
+where each counts a few more outputs, right as often as the scores say; the shares are made non-decreasing (isotonic
+regression by pooling adjacent violators, Ayer et al. 1955). Between two groups the confidence is interpolated linearly.
 
 Nothing here knows what the features are: `weft.translation.confidence` computes them and uses the result.
 """
@@ -30,6 +30,9 @@ FOLDS = 5
 MIN_GROUP = 10
 """Outputs of a group, at least: its share of right outputs must mean something."""
 MAX_GROUPS = 25
+PRIOR = 5.0
+"""Outputs that a group counts beside its own. 1, 5 and 20 were compared by log loss of validation outputs that nothing
+was fitted to: with 100 of them 0.446, 0.440 and 0.437, with 1,000 all 0.416 (mean of three runs)."""
 MIN_DISTANCE = 1e-4
 """The least distance of the scores of two points of a curve: confidence.json has six decimals."""
 MIN_OUTPUTS = 40
@@ -102,14 +105,15 @@ def fit_logistic(features_NF: np.ndarray, right_N: np.ndarray) -> LogisticModel:
 def fit_curve(scores_N: np.ndarray, right_N: np.ndarray) -> list[tuple[float, float]]:
     """The curve from scores to probabilities, non-decreasing.
 
-    Each group counts one more output, right with the probability that its scores say: a group without a wrong output
-    has no confidence of 1.
+    Each group counts `PRIOR` more outputs, right with the probability that their scores say: the fewer outputs it has,
+    the closer it is to the logistic model, and without a wrong output it has no confidence of 1.
     """
     order_N = np.argsort(scores_N, kind="stable")
     groups = np.array_split(order_N, max(1, min(MAX_GROUPS, len(order_N) // MIN_GROUP)))
     scores = [float(scores_N[group].mean()) for group in groups]
     shares = [
-        (float(right_N[group].sum()) + float(sigmoid(scores_N[group]).mean())) / (len(group) + 1) for group in groups
+        (float(right_N[group].sum()) + PRIOR * float(sigmoid(scores_N[group]).mean())) / (len(group) + PRIOR)
+        for group in groups
     ]
     shares = isotonic(shares, [len(group) for group in groups])
     curve: list[tuple[float, float]] = []

@@ -54,6 +54,12 @@ VERSIONS: tuple[Version, ...] = (
         test="steps/test_native_transformer.py",
     ),
     Version(
+        "search.beam.beam_search",
+        "steps.native_beam:native_beam_search",
+        applies="is_native_beam",
+        test="steps/test_native_beam.py",
+    ),
+    Version(
         "search.beam.BeamStep.update",
         "searching.fused_beam:fused_update",
         applies="is_fused",
@@ -206,12 +212,7 @@ VERSIONS: tuple[Version, ...] = (
         test="updating/test_chunked_loss.py",
     ),
     # models
-    Version(
-        "models.layers.dropped",
-        "layers.dropout:dropped",
-        applies="is_on_cpu",
-        test="layers/test_dropout.py",
-    ),
+    Version("models.layers.dropped", "layers.dropout:dropped", applies="is_on_cpu", test="layers/test_dropout.py"),
     Version(
         "models.layers.add_dropped",
         "layers.dropout:add_dropped",
@@ -309,7 +310,6 @@ VERSIONS: tuple[Version, ...] = (
         applies="has_kernel",
         test="updating/test_ctc_loss.py",
     ),
-    # recurrent layers
     Version(
         "models.hard_attention.chunk_values",
         "updating.chunked_loss:emission_chunk",

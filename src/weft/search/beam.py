@@ -93,8 +93,6 @@ class BeamOptions:
     """Hypotheses that are set aside before the search stops; 0: as many as the beam holds."""
     groups: int = 1
     diversity: float = 0.5
-    per_bank: int = 0
-    """Hypotheses with equally many tokens of required terms, at most; 0: as many as the beam holds."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -157,6 +155,7 @@ class BeamRecord(NamedTuple):
     """For a trace: the extensions that were considered."""
 
 
+@replaceable
 @torch.no_grad()
 def beam_search(
     model: StepModel, request: SearchRequest, options: BeamOptions = BeamOptions()

@@ -9,16 +9,13 @@ variant, counted since the term last occurred. A term costs the tokens of its sh
 hypothesis is the number of required tokens met: the costs of the terms that occurred, and what the best match has saved
 of the cost of its own.
 
-At each step the candidates of a sentence are the 2k best extensions of each hypothesis, and every token that begins a
-variant of a term that is missing, or continues its longest match. The end token is allowed only where nothing is
+At each step the candidates of a sentence are every token that begins a variant of a term that is missing, or continues
+its longest match, and of each hypothesis the k + 1 best others. The end token is allowed only where nothing is
 missing. From each bank, the endings among its first k candidates are set aside as finished (only the last bank has
 any). The k slots of the beam are dealt like cards: one to each bank in turn, the last bank first, until k are dealt; a
 bank with no candidates left is skipped. So the fullest bank gains a token a step, however unlikely, unless a constraint
 or the model forbids it (−∞). A sentence with nothing required has one bank: that is plain beam search, so sentences
 with and without terms share a batch.
-
-Greedy search is the same with one hypothesis to a bank (``BeamOptions.per_bank``): the position of a term is the one
-with the most probable hypothesis among all greedy ones.
 
 A sentence with terms is done when as many hypotheses as requested are finished, and nothing in the beam ranks above
 them at its present length: an early ending of an unlikely hypothesis does not stop the search for a better position.
@@ -34,10 +31,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from weft.search.beam import BeamState, BeamStep, Chosen
-from weft.search.constraints import apply_constraints, log_sum_exp, top_k
+from weft.search.constraints import apply_constraints, forbid, log_sum_exp, top_k
 from weft.search.interface import FORBIDDEN
 from weft.search.loop import SearchState
 from weft.search.required import TermMatches, TermProgress
@@ -64,7 +61,7 @@ def choose_by_bank(step: BeamStep, logits_RV: Tensor, state: SearchState) -> tup
     assert terms is not None
     sentences, size = beam.totals_BK.shape
     progress: TermProgress = map_tree(lambda leaf: leaf.flatten(0, 1), beam.progress)
-    matches = terms.repeat(size).matches(_history(state), progress)
+    matches = terms.repeat(size).matches(history_of(state), progress)
     tokens_RX, scores_RX, totals_RX = _extensions(step, logits_RV, state, matches)
     after = matches.advance(tokens_RX)
     scores_BN, order_BN = scores_RX.view(sentences, -1).sort(dim=1, descending=True, stable=True)
@@ -74,23 +71,20 @@ def choose_by_bank(step: BeamStep, logits_RV: Tensor, state: SearchState) -> tup
         values_RX.view(sentences, -1).gather(1, order_BN) for values_RX in (tokens_RX, totals_RX, banks_RX)
     )
     candidates = Candidates(tokens_BN, scores_BN, totals_BN, parents_N[order_BN], banks_BN)
-    chosen, indices_BK = deal(candidates, size, step.options.per_bank or size, banks=terms.most + 1, end=step.end)
+    chosen, indices_BK = deal(candidates, size, banks=terms.most + 1, end=step.end)
     return chosen, after.of(order_BN.gather(1, indices_BK), sentences)
 
 
-def deal(candidates: Candidates, size: int, per_bank: int, *, banks: int, end: int) -> tuple[Chosen, Tensor]:
-    """The candidates (B, N) that end, and those that stay in the beam, with the indices (B, K) of the latter.
-
-    ``per_bank``: the most of each bank.
-    """
+def deal(candidates: Candidates, size: int, *, banks: int, end: int) -> tuple[Chosen, Tensor]:
+    """The candidates (B, N) that end, and those that stay in the beam, with the indices (B, K) of the latter."""
     tokens_BN, scores_BN, totals_BN, parents_BN, banks_BN = candidates
     exists_BN, none = ~scores_BN.isneginf(), tokens_BN.shape[1] * banks
-    ends_BN = exists_BN & (tokens_BN == end) & (_ranks(banks_BN, exists_BN, banks) < per_bank)
+    ends_BN = exists_BN & (tokens_BN == end) & (_ranks(banks_BN, exists_BN, banks) < size)
     stay_BN = exists_BN & (tokens_BN != end)
     ranks_BN = _ranks(banks_BN, stay_BN, banks)
     # Like cards: in each turn one to every bank, the fullest first
     turn_BN = ranks_BN * banks + banks - 1 - banks_BN
-    turn_BN = turn_BN.masked_fill(~stay_BN | (ranks_BN >= per_bank), none)
+    turn_BN = turn_BN.masked_fill(~stay_BN | (ranks_BN >= size), none)
     turn_BK, stay_BK = _padded(turn_BN, size, none).topk(size, dim=1, largest=False, sorted=True)
     stay_BK = stay_BK.clamp(max=tokens_BN.shape[1] - 1)
     end_BK = _padded(scores_BN.masked_fill(~ends_BN, FORBIDDEN), size, FORBIDDEN).topk(size, dim=1).indices
@@ -104,7 +98,7 @@ def deal(candidates: Candidates, size: int, per_bank: int, *, banks: int, end: i
         parents_BN.gather(1, end_BK),
         totals_BN.gather(1, end_BK),
         scores_BN.gather(1, end_BK),
-        _padded(scores_BN[:, per_bank : per_bank + 1], 1, FORBIDDEN),  # for sentences with one bank
+        _padded(scores_BN[:, size : size + 1], 1, FORBIDDEN),  # for sentences with one bank
     )
     return chosen, stay_BK
 
@@ -112,9 +106,10 @@ def deal(candidates: Candidates, size: int, per_bank: int, *, banks: int, end: i
 def _extensions(
     step: BeamStep, logits_RV: Tensor, state: SearchState, matches: TermMatches
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The tokens, scores and log p (R, X) of the best extensions of each hypothesis, and of those that begin or
-    continue what is missing."""
+    """The tokens, scores and log p (R, X) of what begins or continues a missing term of each hypothesis, and of the
+    best other extensions. The logits are overwritten."""
     beam: BeamState = state.extra
+    missing_R = matches.missing_RC.any(1)
     if all(constraint.forbids for constraint in step.constraints):  # then scores are log p: no log-softmax is needed
         sums_R1 = log_sum_exp(logits_RV)[:, None]
         log_probs_RV = scores_RV = apply_constraints(logits_RV, state, step.constraints, step.end, in_place=True)
@@ -122,24 +117,31 @@ def _extensions(
         sums_R1 = logits_RV.new_zeros(len(logits_RV), 1)
         log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
         scores_RV = apply_constraints(log_probs_RV, state, step.constraints, step.end)
-    required_RX, best_RX = matches.next_tokens(), top_k(scores_RV, 2 * beam.totals_BK.shape[1])[1]
-    tokens_RX = torch.cat((best_RX, required_RX.clamp(min=0)), 1)
-    exists_RX = torch.cat((torch.ones_like(best_RX, dtype=torch.bool), required_RX >= 0), 1)
-    again_RX = ((tokens_RX[:, :, None] == tokens_RX[:, None]) & exists_RX[:, None]).tril(-1).any(2)
-    early_RX = (tokens_RX == step.end) & matches.missing_RC.any(1, keepdim=True)
-    scores_RX = (scores_RV.gather(1, tokens_RX) - sums_R1).masked_fill(again_RX | early_RX | ~exists_RX, FORBIDDEN)
-    totals_RX = log_probs_RV.gather(1, tokens_RX) - sums_R1 + beam.totals_BK.view(-1, 1)
-    return tokens_RX, scores_RX + beam.scores_BK.view(-1, 1), totals_RX
+    next_RX = matches.next_tokens()
+    required_RX, exists_RX = next_RX.clamp(min=0), next_RX >= 0
+    again_RX = ((next_RX[:, :, None] == next_RX[:, None]) & exists_RX[:, None]).tril(-1).any(2)
+    required_scores_RX = scores_RV.gather(1, required_RX).masked_fill(again_RX | ~exists_RX, FORBIDDEN)
+    required_log_probs_RX = log_probs_RV.gather(1, required_RX)
+    scores_RV = forbid(scores_RV, required_RX, exists_RX, in_place=True)
+    scores_RV[:, step.end].masked_fill_(missing_R, FORBIDDEN)
+    # Those of a hypothesis have the same bank, or nearly all: at most as many stay as a bank may have, and one ends
+    best_scores_RX, best_RX = top_k(scores_RV, step.options.size + 1)
+    scores_RX = torch.cat((required_scores_RX, best_scores_RX), 1) - sums_R1
+    log_probs_RX = torch.cat((required_log_probs_RX, log_probs_RV.gather(1, best_RX)), 1) - sums_R1
+    totals_RX = log_probs_RX + beam.totals_BK.view(-1, 1)
+    return torch.cat((required_RX, best_RX), 1), scores_RX + beam.scores_BK.view(-1, 1), totals_RX
 
 
-def _history(state: SearchState) -> Tensor:
+def history_of(state: SearchState) -> Tensor:
+    """The latest tokens of each hypothesis, (R, W)."""
     return state.tokens_R.new_zeros(len(state.tokens_R), 0) if state.history_RW is None else state.history_RW
 
 
 def _ranks(banks_BN: Tensor, counted_BN: Tensor, banks: int) -> Tensor:
     """The number of earlier candidates of the same bank among those that are counted."""
-    earlier_BNM = (one_hot(banks_BN, banks) * counted_BN[:, :, None]).cumsum(1)
-    return earlier_BNM.gather(2, banks_BN[:, :, None])[:, :, 0] - counted_BN.long()
+    banks_1M1 = torch.arange(banks, device=banks_BN.device)[None, :, None]
+    earlier_BMN = ((banks_BN[:, None] == banks_1M1) & counted_BN[:, None]).cumsum(2, dtype=torch.int32)
+    return earlier_BMN.gather(1, banks_BN[:, None])[:, 0] - counted_BN.to(torch.int32)
 
 
 def _padded(values_BN: Tensor, size: int, fill: float) -> Tensor:

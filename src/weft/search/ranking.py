@@ -254,6 +254,19 @@ class HypothesisArrays(Sequence[list[Hypothesis]]):
         parts = {name: getattr(self, name)[sentences] for name in names}
         return HypothesisArrays(**parts, gaps=lambda: self.gaps_BN[sentences])
 
+    def replaced(self, rows: Sequence[int], others: HypothesisArrays) -> HypothesisArrays:
+        """The hypotheses with those of some sentences replaced by others, equally many."""
+        values: dict[str, np.ndarray] = {}
+        for each in fields(self):
+            name = "gaps_BN" if each.name == "gaps" else each.name
+            own, new = getattr(self, name), getattr(others, name)
+            if own.ndim == 3:
+                width = max(own.shape[2], new.shape[2])
+                own, new = (np.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2]))) for part in (own, new))
+            values[each.name] = own.copy()
+            values[each.name][list(rows)] = new
+        return HypothesisArrays(**values)
+
     @property
     def token_counts_BN(self) -> np.ndarray:
         """The number of tokens of each hypothesis, the end token not counted."""

@@ -1,13 +1,13 @@
 """Required terms as tensors: what every output of a sentence contains, and how far each hypothesis is with it.
 
-The search with them is `weft.search.constrained_beam`, which has the definitions. Letters: B sentences, R hypotheses, C
-terms, A variants, T tokens of a variant, X candidates of a hypothesis.
+The searches with them are `weft.search.constrained_beam`, which has the definitions, and
+`weft.search.constrained_greedy`. Letters: B sentences, R hypotheses, C terms, A variants, T tokens of a variant, X
+candidates of a hypothesis.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,14 +19,6 @@ from weft.search.interface import NO_TOKEN, SearchRequest
 
 NOTHING = -2
 """Fills variants after their last token; unlike `NO_TOKEN`, it is in no history."""
-MAX_BANKS = 8
-"""Hypotheses of greedy search with required terms: one for every number of their tokens, the largest numbers first."""
-
-
-def greedy_banks(required: Sequence[Sequence[Sequence[Sequence[int]]]]) -> int:
-    """The hypotheses that greedy search keeps of each sentence: one for every number of required tokens that it has."""
-    most = max(sum(min(map(len, variants)) for variants in terms) for terms in required)
-    return min(most + 1, MAX_BANKS)
 
 
 class RequiredTerms(NamedTuple):
@@ -119,8 +111,7 @@ class TermMatches(NamedTuple):
         """(R, X) the tokens that begin each variant, and that continue its longest match; `NOTHING` where none."""
         phrases_RCAT, matches_RCAT = self.terms.phrases_BCAT, self.matches_RCAT
         first_RCA = phrases_RCAT[..., 0].masked_fill(~matches_RCAT[..., 0], NOTHING)
-        positions_T = torch.arange(matches_RCAT.shape[3], device=matches_RCAT.device)
-        longest_RCA = (matches_RCAT * positions_T).amax(3)
+        longest_RCA = (matches_RCAT * self._counts).amax(3)
         next_RCA = phrases_RCAT.gather(3, longest_RCA[..., None])[..., 0]
         next_RCA = next_RCA.masked_fill(longest_RCA == 0, NOTHING)
         return torch.cat((first_RCA.flatten(1), next_RCA.flatten(1)), 1)
@@ -128,19 +119,29 @@ class TermMatches(NamedTuple):
     def advance(self, tokens_RX: Tensor) -> CandidateProgress:
         """The progress of hypotheses with each of their candidates."""
         terms, progress = self.terms, self.progress
-        same_RXCAT = terms.phrases_BCAT[:, None] == tokens_RX[:, :, None, None, None]
-        matched_RXCAT = self.matches_RCAT[:, None] & same_RXCAT
-        positions_T = torch.arange(1, self.matches_RCAT.shape[3] + 1, device=tokens_RX.device)
-        remaining_RCAT = terms.lengths_BCA[..., None] - positions_T
-        costs_R1C = terms.costs_BC[:, None]
-        remaining_RXCAT = torch.where(matched_RXCAT, remaining_RCAT[:, None], costs_R1C[..., None, None])
-        remaining_RXC = torch.minimum(remaining_RXCAT.amin((3, 4)), costs_R1C)
+        costs_RC = terms.costs_BC
+        # By every match, the tokens that it leaves of its variant; the matches are the first dimension of what follows,
+        # and numbers are small: it is the largest computation of a step
+        left_RCAT = terms.lengths_BCA[..., None] - self._counts - 1
+        left_RCAT = torch.where(self.matches_RCAT, left_RCAT, costs_RC[..., None, None])
+        phrases_PRC, left_PRC = (
+            values_RCAT.flatten(2).permute(2, 0, 1).to(torch.int32) for values_RCAT in (terms.phrases_BCAT, left_RCAT)
+        )
+        costs_R1C = costs_RC[:, None].to(torch.int32)
+        same_PRXC = phrases_PRC[:, :, None] == tokens_RX[:, :, None].to(torch.int32)
+        remaining_RXC = torch.where(same_PRXC, left_PRC[:, :, None], costs_R1C).amin(0)
+        remaining_RXC = torch.minimum(remaining_RXC, costs_R1C)
         occurs_RXC = (remaining_RXC == 0) & (costs_R1C > 0) & self.missing_RC[:, None]
         occurred_RXC = progress.occurred_RC[:, None] + occurs_RXC
         saved_RXC = (costs_R1C - remaining_RXC).masked_fill(occurs_RXC, 0)
         since_RXC = (progress.since_RC[:, None] + 1).masked_fill(occurs_RXC, 0)
-        met_RX = (occurred_RXC * costs_R1C).sum(2) + saved_RXC.amax(2)
+        met_RX = (occurred_RXC * costs_RC[:, None]).sum(2) + saved_RXC.amax(2)
         return CandidateProgress(occurred_RXC, since_RXC, met_RX)
+
+    @property
+    def _counts(self) -> Tensor:
+        """(T,) the number of tokens of each match."""
+        return torch.arange(self.matches_RCAT.shape[3], device=self.matches_RCAT.device)
 
 
 class TermProgress(NamedTuple):

@@ -65,6 +65,9 @@ class Sampler:
 GREEDY = Greedy()
 
 
+ChosenTokens = tuple[Tensor, Tensor, Tensor | None, PathCandidates | None]
+
+
 class PathState(NamedTuple):
     """The hypotheses of all sentences between two steps."""
 
@@ -135,9 +138,15 @@ class PathStep:
         self, state: SearchState, logits_RV: Tensor, model_state: Tree, attention_RS: Tensor | None
     ) -> tuple[SearchState, PathRecord]:
         """All hypotheses after one more token, from what the model has returned."""
+        return self.extended(state, self._choose(logits_RV, state), model_state, attention_RS)
+
+    def extended(
+        self, state: SearchState, chosen: ChosenTokens, model_state: Tree, attention_RS: Tensor | None
+    ) -> tuple[SearchState, PathRecord]:
+        """All hypotheses with their next tokens."""
         paths: PathState = state.extra
         shape = paths.active_BK.shape
-        tokens_R, log_probs_R, scores_R, candidates = self._choose(logits_RV, state)
+        tokens_R, log_probs_R, scores_R, candidates = chosen
         tokens_BK, log_probs_BK = tokens_R.view(shape), log_probs_R.view(shape)
         scores_BK = None if scores_R is None else scores_R.view(shape)
         continues_BK = paths.active_BK & ~log_probs_BK.isneginf()  # where no token may follow, a hypothesis ends
@@ -150,9 +159,7 @@ class PathStep:
         after = after._replace(extra=PathState(active_BK), done_B=~active_BK.any(1))
         return after, PathRecord(tokens_BK, log_probs_BK, continues_BK, scores_BK, attention_BKS, candidates)
 
-    def _choose(
-        self, logits_RV: Tensor, state: SearchState
-    ) -> tuple[Tensor, Tensor, Tensor | None, PathCandidates | None]:
+    def _choose(self, logits_RV: Tensor, state: SearchState) -> ChosenTokens:
         """The next token of each row, its log p (−∞ where no token may follow), its score where that is another, and
         what a trace shows."""
         scores_are_log_p = all(constraint.forbids for constraint in self.constraints)

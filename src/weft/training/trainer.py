@@ -305,7 +305,8 @@ class Trainer:
         if settings.word_dropout:
             steps = with_word_dropout(steps, settings.word_dropout, seed=context.seed, protected=context.protected_ids)
         trainings = self.workers.world_size if context.device.type == "cuda" else 0  # batches are made ahead of a GPU
-        steps = with_augmentation(steps, settings.augmentation, seed=context.seed, trainings=trainings)
+        if settings.augmentation != type(settings.augmentation)():
+            steps = with_augmentation(steps, settings.augmentation, seed=context.seed, trainings=trainings)
         return prefetch(steps) if trainings else steps
 
     def start_update(self, steps: Iterator[StepBatches]) -> PendingUpdate:

@@ -213,7 +213,7 @@ def weights_checksum(folder: Path) -> str:
 
 
 def read_confidence(folder: Path) -> ConfidenceModel | None:
-    """The confidence of a run folder; None if there is none, or it is of an earlier version or other weights.
+    """The confidence of a run folder; None if there is none, or it is of other weights.
 
     A link is not followed: it may lead out of the folder.
     """
@@ -230,7 +230,9 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
             f"{path}: version {version}; this weft reads up to {VERSION}: update weft, or remove the file"
         )
     if isinstance(version, int) and version < VERSION:
-        return None
+        raise CheckpointError(
+            f"{path}: version {version}, of an earlier weft; calibrate the run again: weft calibrate {folder}"
+        )
     try:
         model = _model_of(content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

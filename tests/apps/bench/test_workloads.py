@@ -9,10 +9,11 @@ import torch
 
 from weft.apps.bench import workloads
 from weft.apps.bench.flops import attention_flops, training_flops
+from weft.apps.bench.scale import measure_scale
 from weft.apps.bench.sizes import Sizes
 from weft.apps.bench.sweep import MemoryExhaustedError
 from weft.apps.bench.workloads import EncoderWorkload, StepWorkload, UpdateWorkload, memory_errors, random_batch
-from weft.errors import InputTooLongError
+from weft.errors import InputTooLongError, RecipeError
 from weft.models.build import build_model
 from weft.recipe import Recipe, make_recipe, shipped
 from weft.recipe.loading import load_recipe
@@ -112,6 +113,10 @@ def test_memory_that_is_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", shipped())
 def test_every_recipe(name: str) -> None:
     made = load_recipe(name, ["training.device=cpu"])
+    if made.model.stem.kind != "none":
+        with pytest.raises(RecipeError, match="no length in tokens"):
+            measure_scale(made)
+        return
     for kind in (UpdateWorkload, EncoderWorkload, StepWorkload):
         case = kind(made, CPU, 50).case(SIZES._replace(vocabulary=50))
         case.run()

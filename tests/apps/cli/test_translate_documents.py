@@ -42,6 +42,13 @@ def test_a_word_document(command: Command, refusal: Refusal, runs: Runs, tmp_pat
         assert file.read("word/document.xml").startswith(b'<w:p xmlns:w="w"><w:r><w:t xml:space="preserve">')
 
 
+def test_a_document_is_one_with_text_as_well(command: Command, runs: Runs, tmp_path: Path) -> None:
+    source = tmp_path / "page.html"
+    source.write_text("<p>a <b>b</b> c</p>", "utf-8")
+    expected = command("translate", runs("lstm"), source).stdout
+    assert command("translate", runs("lstm"), source, "--text").stdout == expected and "<b>" in expected
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

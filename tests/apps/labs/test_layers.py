@@ -31,4 +31,4 @@ def test_the_embedding_knows_the_word_and_no_gender_of_the_subject() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_what_has_learned_nothing_does_not_hold() -> None:
-    assert layers(2, quick=True, steps=6).verdict.outcome != "held"
+    assert layers(2, quick=True, steps=12).verdict.outcome != "held"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, as_completed
 from contextvars import ContextVar
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,44 +15,15 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording import compilation
-from weft.fast.recording.compilation import CompilerThreads, rehearse, wait_for_kernels
+from weft.fast.recording.compilation import (
+    BackgroundCompilation,
+    CompilerThreads,
+    Rehearsals,
+    rehearse,
+    wait_for_kernels,
+)
 
 active_mode: ContextVar[Any] = ContextVar("mode", default=None)
-
-
-class FutureKernel:
-    def __init__(self, finish: Any, future: Future[Any]) -> None:
-        self.finish, self.future = finish, future
-
-    def result(self, ignore_errors: bool = False) -> Any:
-        kernel = self.future.result()
-        self.finish(kernel)
-        return kernel
-
-
-class AsyncCompileMode:
-    """As in Triton 3.6."""
-
-    def __init__(self, executor: Any) -> None:
-        self.executor = executor
-        self.raw_futures: list[Any] = []
-        self.future_kernels: dict[Any, FutureKernel] = {}
-
-    def submit(self, key: Any, compile_it: Any, finish: Any) -> FutureKernel:
-        if key not in self.future_kernels:
-            future = self.executor.submit(compile_it)
-            self.raw_futures.append(future)
-            self.future_kernels[key] = FutureKernel(finish, future)
-        return self.future_kernels[key]
-
-    def __enter__(self) -> AsyncCompileMode:
-        active_mode.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        active_mode.set(None)
-        for _future in as_completed(self.raw_futures):
-            pass
 
 
 class Kernel:
@@ -106,20 +77,17 @@ def simulated(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
         return
     for name in ("triton", "triton.runtime", "triton.runtime._async_compile", "triton.runtime.jit"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setattr(
-        sys.modules["triton.runtime._async_compile"], "AsyncCompileMode", AsyncCompileMode, raising=False
-    )
     monkeypatch.setattr(sys.modules["triton.runtime._async_compile"], "active_mode", active_mode, raising=False)
     monkeypatch.setattr(sys.modules["triton.runtime.jit"], "JITFunction", JITFunction, raising=False)
     active = SimpleNamespace(launcher_cls=lambda source, metadata: source.launchers.append(threading.current_thread()))
     monkeypatch.setattr(sys.modules["triton.runtime"], "driver", SimpleNamespace(active=active), raising=False)
-    monkeypatch.setattr(JITFunction, "run", JITFunction.run)  # put back
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state", torch.get_rng_state)
     monkeypatch.setattr(torch.cuda, "set_rng_state", torch.set_rng_state)
-    compilation._compilation.cache_clear()
+    monkeypatch.setattr(compilation, "_compilation", BackgroundCompilation())
+    plain = JITFunction.run
     yield
-    compilation._compilation.cache_clear()
+    assert JITFunction.run is plain and active_mode.get() is None
 
 
 def doubled(kernel: JITFunction, values: Tensor) -> Tensor:
@@ -155,14 +123,54 @@ def test_a_launch_waits_for_its_kernel_and_compiles_nothing_again() -> None:
     assert quick.compiled == [torch.float32, torch.float64]
 
 
-def test_an_error_is_raised_where_the_kernel_is_launched() -> None:
+def test_what_a_thread_cannot_compile_is_compiled_where_it_is_launched() -> None:
+    failures = [RuntimeError("no such instruction")] * 2
+
     def fail() -> None:
-        raise RuntimeError("no such instruction")
+        if failures:
+            raise failures.pop()
 
     kernel = JITFunction(fail)
     rehearse(lambda: doubled(kernel, torch.ones(2)))
     with pytest.raises(RuntimeError, match="no such instruction"):
         doubled(kernel, torch.ones(2))
+    assert doubled(kernel, torch.ones(2)).tolist() == [2, 2]
+
+
+def test_errors_of_a_rehearsal_are_left_to_the_call_that_matters() -> None:
+    def fail() -> None:
+        raise RuntimeError("out of memory")
+
+    rehearse(fail)
+    kernel = JITFunction()
+    assert doubled(kernel, torch.ones(2)).tolist() == [2, 2]
+
+
+def test_a_launcher_that_cannot_be_made_is_made_at_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Any, metadata: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(sys.modules["triton.runtime"].driver.active, "launcher_cls", fail)
+    kernel = JITFunction()
+    rehearse(lambda: doubled(kernel, torch.ones(2)))
+    assert doubled(kernel, torch.ones(2)).tolist() == [2, 2] and len(kernel.compiled) == 1
+
+
+def test_what_was_rehearsed_on_a_machine_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys.modules["triton"], "__version__", "3.6.0", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a device")
+    first = Rehearsals("a model", 3)
+    assert not first.are_done
+    first.note()
+    assert Rehearsals("a model", 3).are_done and not Rehearsals("a model", 4).are_done
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "another")
+    assert not Rehearsals("a model", 3).are_done
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "file"))
+    nowhere = Rehearsals("a model", 3)
+    nowhere.note()
+    assert not nowhere.are_done
 
 
 def test_other_threads_launch_their_kernels_during_a_rehearsal() -> None:
@@ -208,8 +216,8 @@ def test_without_a_gpu_nothing_is_rehearsed(monkeypatch: pytest.MonkeyPatch) -> 
     wait_for_kernels()
 
 
-def test_a_version_of_triton_that_cannot_compile_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(sys.modules["triton.runtime._async_compile"], "AsyncCompileMode")
+def test_a_version_of_triton_without_these_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["triton.runtime._async_compile"], "active_mode")
     rehearse(lambda: pytest.fail("was called"))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fixtures.eager_loop import EagerLoop
-from fixtures.search_requests import beam, draw, greedy
+from fixtures.search_requests import beam, draw, greedy, greedy_with_terms
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, table
 from weft.fast.recording import search as cuda_graphs
@@ -28,6 +28,11 @@ def loop_for(device):
     return (CudaGraphLoop if device == "cuda" else EagerLoop)(torch.device(device))
 
 
+def some_terms(given):
+    """Terms of every other sentence."""
+    return [[[[4], [5, 4]], [[3, 5]]] if row % 2 else [] for row in range(len(given[2]))]
+
+
 WITH_SOURCE = ["after", "feeding", "transformer", "copying", "copying transformer", "prefix lm"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SEARCHES = {
@@ -40,7 +45,9 @@ SEARCHES = {
     "constraints": lambda *given, **more: beam(
         *given, size=3, constraints=(NoLoops(LoopLimits(copies=2, tokens=3)), NoRepeatNgrams(3)), **more
     ),
+    "beam with terms": lambda *given, **more: beam(*given, size=3, required=some_terms(given), **more),
     "greedy": lambda *given, **more: greedy(*given, **more),
+    "greedy with terms": lambda *given, **more: greedy_with_terms(*given, required=some_terms(given), **more),
     "sample": lambda *given, **more: draw(
         *given, Sampler(SamplingFilter(top_p=0.9), seed=4), n_best=3, return_attention=True, **more
     ),

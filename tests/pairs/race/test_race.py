@@ -101,6 +101,22 @@ def test_a_slow_candidate_is_validated_before_it_is_judged(tmp_path: Path, clock
     assert sum(map(len, never.trained.values())) <= 6, "after three times its share it ends all the same"
 
 
+@pytest.mark.parametrize(("opening", "steps", "seconds"), [(8.0, 40, 50), (9.0, 20, 25)])
+def test_candidates_that_took_long_to_open_race_for_half_as_long(
+    tmp_path: Path, clock: Clock, opening: float, steps: int, seconds: int
+) -> None:
+    """Three probes of 20 s take 50 s, and 25 s are three openings of 8.3 s."""
+    training = MadeUpTraining(clock, SCORES, opening_seconds=opening)
+    start, *_, won = make_race(training, tmp_path / "run", seconds=20.0).events()
+    assert isinstance(start, RaceStarted) and start.seconds == (20.0 if steps == 40 else 10.0)
+    assert isinstance(won, RaceWon) and won.step == steps and won.seconds == seconds + 3 * opening
+    assert {name: len(taken) for name, taken in training.trained.items()} == {
+        "hard": steps,
+        "soft": steps,
+        "wide": steps // 2,
+    }
+
+
 def test_they_train_in_turns(tmp_path: Path, clock: Clock) -> None:
     training = MadeUpTraining(clock, SCORES)
     scored = [event for event in make_race(training, tmp_path / "run").events() if isinstance(event, ProbeScored)]

@@ -71,6 +71,19 @@ def test_slow_validations_translate_fewer_sentences_before_they_become_fewer() -
     assert by_loss is not None and by_loss.valid_sentences == 500, "nothing is translated"
 
 
+def test_validations_of_very_few_sentences_get_the_usual_ones_once_these_are_fast() -> None:
+    """Planned by an untrained model, whose search took 6 s a sentence; a trained one takes 0.05 s."""
+    settings = SETTINGS.model_copy(update={"steps": 1_000, "validate_every": 100, "valid_sentences": 8, "warmup": 100})
+    revised = revise_settings(settings, 250, Pace(0.25, 0.4, 8), 240)
+    assert revised == settings.model_copy(update={"valid_sentences": 100})
+    assert revise_settings(settings, 250, Pace(0.25, 4.0, 8), 240) is None, "100 would take too long"
+    assert revise_settings(settings, 250, Pace(0.25, 0.4, 5), 200) is None, "the validation set has no more"
+    extended = revise_settings(settings, 250, Pace(0.05, 0.4, 8), 200, most_steps=10_000)
+    assert extended is not None and extended.valid_sentences == 100 and extended.steps > 1_000
+    event = Revised(250, 1_000, 1_000, 0.25, 0.25, 100)
+    assert str(event) == "the plan is revised at step 250: validations translate 100 sentences"
+
+
 def test_a_run_without_validations() -> None:
     settings = revise_settings(SETTINGS, 3_000, Pace(0.1, 0.0), 100)
     assert settings is not None

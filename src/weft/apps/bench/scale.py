@@ -117,6 +117,11 @@ def measure_scale(recipe: Recipe, *, minutes: float = 1.0, vary: Sequence[str] =
     """
     if not minutes > 0:
         raise RecipeError(f"{option('minutes', minutes)}: expected a number of minutes above 0")
+    if recipe.model.stem.kind != "none":
+        raise RecipeError(
+            f"{recipe.name}: its sources are pictures or frames, which have no length in tokens to vary; measure its "
+            f"training with weft bench train"
+        )
     chosen = [check_axis(name, "vary", name) for name in vary] or list(AXES)
     start = time.monotonic()
     device = choose_device(recipe.training.device)

@@ -129,7 +129,7 @@ def calibrated(run: Path) -> ConfidenceModel:
     model = read_confidence(run)
     if model is None:
         has_file = (run / FILE_NAME).is_file()
-        reason = f"{FILE_NAME} is of another version or other weights" if has_file else "this run is not calibrated"
+        reason = f"{FILE_NAME} is of other weights" if has_file else "this run is not calibrated"
         raise SearchError(f"{run}: {reason}; calibrate it on its validation set: weft calibrate {run}")
     return model
 

@@ -51,7 +51,7 @@ class DocumentOptions(NamedTuple):
             raise DataError(f"--format {self.format}: expected {expected}; {nearest(self.format, (LINES, *FORMATS))}")
         if self.format is not None and text:
             raise DataError("--text and --format: choose one of them; --text is for files of lines")
-        chosen = None if text else self.format or format_of(file)
+        chosen = self.format or format_of(file)  # by its ending, a document with --text as well
         if chosen is None or chosen == LINES:
             return None
         given = {

@@ -325,6 +325,7 @@ def open_library(path: Path) -> Any:
         native.weft_linear.argtypes = (address, address, integer, address, integer)
         native.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
         native.weft_transformer_greedy.argtypes = (address, address, address, address)
+        native.weft_transformer_beam.argtypes = (address, address, address)
         native.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
         native.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
         native.weft_beam_update.argtypes = (address, address, address, address, integer, address)

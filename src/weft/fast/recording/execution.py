@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from weft.fast.overlap.prefetch import PrefetchingSearch
-from weft.fast.recording.compilation import rehearse
 from weft.fast.recording.encoder import EncoderGraphs
 from weft.fast.recording.prompts import PromptGraphs
 from weft.fast.recording.search import CudaGraphLoop
@@ -80,8 +79,6 @@ class RecordedExecution(Execution):
         self.prompts = prompts
         self.read_prompts = None if prompts is None else prompts.read
         self.architecture = architecture_of(model)
-        self.rehearsed: set[int] = set()
-        """The rounded lengths for which the kernels of the encoder have been compiled."""
 
     def encode(self, batch: Ragged) -> Any:
         """The memory of sources, whose longest length is rounded up, so that fewer shapes occur."""
@@ -93,11 +90,7 @@ class RecordedExecution(Execution):
             return memory
         kind = DeviceLayout if self.device.type == "cuda" else Layout
         layout = kind(batch.lengths, self.device, longest=longest)
-        sources = Ragged(to_device(batch.values, self.device), layout)
-        if longest not in self.rehearsed:
-            self.rehearsed.add(longest)
-            rehearse(lambda: self.model.encode(sources))
-        return self.model.encode(sources)
+        return self.model.encode(Ragged(to_device(batch.values, self.device), layout))
 
     def _rounded_length(self, longest: int) -> int | None:
         """The longest length, rounded up; None: it is left as it is."""

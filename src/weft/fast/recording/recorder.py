@@ -23,7 +23,6 @@ from weakref import WeakSet
 
 import torch
 
-from weft.fast.recording.compilation import rehearse
 from weft.runtime.switches import collection_paused
 
 Recording = TypeVar("Recording")
@@ -38,11 +37,7 @@ def _capture_stream(device: int) -> torch.cuda.Stream:
 
 
 def warm_up(function: Callable[[], object]) -> None:
-    """Call a function on another stream before its capture: what is made on first use is made now.
-
-    Its kernels are compiled at the same time, and not one after the other.
-    """
-    rehearse(function)
+    """Call a function on another stream before its capture: what is made on first use is made now."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

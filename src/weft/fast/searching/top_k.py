@@ -80,13 +80,16 @@ def top_k_by_blocks(scores_RV: Tensor, totals_BK: Tensor, k: int) -> Extensions:
     maxima_RN = scores_RV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
     maxima_BN = (maxima_RN.view(sentences, size, blocks) + totals_BK[:, :, None]).flatten(1)
     blocks_BK = maxima_BN.topk(k).indices
-    starts_BK = blocks_BK // blocks * vocabulary + blocks_BK % blocks * BLOCK
+    starts_BK = blocks_BK * BLOCK
+    if size > 1:  # the tokens after the last whole block of each hypothesis lie between
+        starts_BK += blocks_BK // blocks * (vocabulary % BLOCK)
     indices_BP = (starts_BK[:, :, None] + torch.arange(BLOCK, device=device)).flatten(1)
-    if vocabulary % BLOCK:  # the tokens after the last whole block of every row
+    if vocabulary % BLOCK:
         rest_K1 = torch.arange(size, device=device)[:, None] * vocabulary
         rest_KP = rest_K1 + torch.arange(blocks * BLOCK, vocabulary, device=device)
         indices_BP = torch.cat([indices_BP, rest_KP.flatten().expand(sentences, -1)], 1)
-    sums_BP = scores_RV.view(sentences, -1).gather(1, indices_BP) + totals_BK.gather(1, indices_BP // vocabulary)
+    sums_BP = scores_RV.view(sentences, -1).gather(1, indices_BP)
+    sums_BP += totals_BK.gather(1, indices_BP // vocabulary) if size > 1 else totals_BK
     best_BC = sums_BP.topk(k)
     indices_BC = indices_BP.gather(1, best_BC.indices)
     return Extensions(best_BC.values, indices_BC // vocabulary, indices_BC % vocabulary)
@@ -207,7 +210,9 @@ class _Step(ctypes.Structure):
     )
 
 
-class _Beam(ctypes.Structure):
+class BeamFields(ctypes.Structure):
+    """The results of a step of a beam, as native/beam.h declares them."""
+
     _fields_ = tuple(
         (name, ctypes.c_void_p)
         for name in (
@@ -273,7 +278,7 @@ def native_update(
         parents_BC.data_ptr(),
         tokens_BC.data_ptr(),
         scores_BC.shape[1],
-        ctypes.byref(_Beam(*addresses)),
+        ctypes.byref(BeamFields(*addresses)),
     )
     parents_BK, tokens_BK, end_parents_BK = ints_4K.unbind()
     totals_BK, scores_BK, ranking_BK, end_totals_BK, end_ranking_BK = floats_5K.unbind()

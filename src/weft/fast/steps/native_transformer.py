@@ -81,7 +81,9 @@ class _Decoder(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Greedy(ctypes.Structure):
+class SearchFields(ctypes.Structure):
+    """A whole search as native/transformer.c declares it."""
+
     _fields_ = (
         ("output", Linear),
         ("embedding", ctypes.c_void_p),
@@ -295,8 +297,9 @@ class NativeSteps:
         for layer, bias_HT in zip(self.layers, self.biases, strict=True):
             layer.bias = pointer(bias_HT)
 
-    def greedy(self, *, begin: int, end: int, longest: int) -> tuple[Tensor, Tensor] | None:
-        """The tokens (T,) of greedy search and their log p; None where C cannot embed tokens, or read the logits."""
+    def settings_of_search(self, *, begin: int, end: int, longest: int, rows: int) -> SearchFields | None:
+        """A whole search as C reads it, with room in the pool for its tokens; None where C cannot embed tokens, or read
+        the logits."""
         stack, output = self.stack, self.model.output
         is_plain = isinstance(stack.input_projection, nn.Identity) and isinstance(self.decoder.readout, nn.Identity)
         if not is_plain or stack.embedding_norm is not None or type(output) not in (Output, Int8Output):
@@ -304,7 +307,7 @@ class NativeSteps:
         vocabulary = len(self.embedding_VE)
         if self.output.outputs > vocabulary or not 0 <= begin < vocabulary or longest < 1:
             return None
-        if longest * len(self.layers) * self.entry > MAX_POOL_FLOATS:
+        if rows * longest * len(self.layers) * self.entry > MAX_POOL_FLOATS:
             return None
         if stack.max_positions is not None and longest > stack.max_positions:
             return None
@@ -313,9 +316,11 @@ class NativeSteps:
         positions_PD = None
         if stack.positions is not None:
             positions_PD = stack.positions(torch.arange(longest), longest).contiguous()
+            self.kept.append(positions_PD)
         self._reserve_positions(longest)
-        self._reserve_tokens(longest)
-        search = _Greedy(
+        self._reserve_tokens(rows * longest)
+        self.c.threads = torch.get_num_threads()
+        return SearchFields(
             output=self.output,
             embedding=pointer(self.embedding_VE),
             positions=pointer(positions_PD),
@@ -324,8 +329,13 @@ class NativeSteps:
             end=end,
             longest=longest,
         )
+
+    def greedy(self, *, begin: int, end: int, longest: int) -> tuple[Tensor, Tensor] | None:
+        """The tokens (T,) of greedy search and their log p; None where C has not all that it takes."""
+        search = self.settings_of_search(begin=begin, end=end, longest=longest, rows=1)
+        if search is None:
+            return None
         tokens_T, log_probs_T = torch.empty(longest, dtype=torch.int64), torch.empty(longest)
-        self.c.threads = torch.get_num_threads()
         count = check_memory(
             self.native.weft_transformer_greedy(
                 ctypes.byref(self.c), ctypes.byref(search), pointer(tokens_T), pointer(log_probs_T)

@@ -85,7 +85,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
         tl.store(target, dq, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["steps"])
 def _keys_gradient(  # type: ignore[no-untyped-def]
     queries, keys, vector, d_scores, d_keys, d_vectors, rows, steps, length, width,
     tile_s: tl.constexpr, chunk: tl.constexpr,

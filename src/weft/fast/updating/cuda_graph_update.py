@@ -13,9 +13,9 @@ The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -27,7 +27,7 @@ from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
-from weft.fast.recording.compilation import rehearse
+from weft.fast.recording.compilation import Rehearsals, rehearse
 from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of
@@ -50,6 +50,8 @@ RECURRENT_ROW_MULTIPLE = 64
 """A recurrence computes every row of a batch, attention only the tokens: so its rows are rounded up less."""
 TRANSFORMER_ROW_GROUPS, MIN_ROW_MULTIPLE = 16, 16
 """A Transformer's rows are rounded up to this fraction of the token budget, but at least to the multiple."""
+REHEARSAL_SECONDS = 6.0
+"""Time after which no further shape is rehearsed: what is missing is compiled when it is needed."""
 EAGER_FLOPS, COMPILE_SECONDS = 150e12, 240
 """Compilation pays if training without it, at this many operations a second, would take longer than these seconds."""
 
@@ -276,16 +278,20 @@ class CudaGraphUpdate(PlainUpdate):
             self.rehearse()
 
     def rehearse(self) -> None:
-        """Compile the kernels that updates are likely to need, at the same time, while the run is prepared."""
+        """Compile the kernels that updates are likely to need, at the same time, if this machine has not done so."""
+        weights = [(tuple(parameter.shape), parameter.dtype) for parameter in self.model.parameters()]
+        settings = self.settings.model_dump(include={"precision", "label_smoothing", "consistency", "coverage_loss"})
+        rehearsals = Rehearsals(str(self.model), weights, self.shape, settings)
+        if rehearsals.are_done:
+            return
         self.model.train()
-        try:
-            for key in self.shape.likely_keys():
-                captured = CapturedUpdate(self.shape, key, self.device)
-                rehearse(partial(self._static_gradients, captured))
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
+        deadline = time.monotonic() + REHEARSAL_SECONDS
+        for key in self.shape.likely_keys():
+            if time.monotonic() > deadline:
+                break
+            rehearse(lambda: self._static_gradients(CapturedUpdate(self.shape, key, self.device)))  # noqa: B023
         self.optimizer.zero_grad(set_to_none=True)
+        rehearsals.note()
 
     def __call__(self, batches: StepBatches, *, learning_rate: float, sampling_probability: float) -> UpdateResult:
         """An update by a graph or, once memory was not enough for one, a plain one, which can divide its batch."""

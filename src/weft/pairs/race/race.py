@@ -10,7 +10,7 @@ from weft.errors import WeftError, is_out_of_memory
 from weft.interop.portability import export_lines, portability
 from weft.pairs.halving import Standing, next_size, ranked, rung_sizes
 from weft.pairs.race.events import Eliminated, RaceEvent, RaceStarted, RaceWon, shown
-from weft.pairs.race.plan import rung_lengths
+from weft.pairs.race.plan import rung_ends
 from weft.pairs.race.probe import Probe
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.time_limit.budget import TimeLimit
@@ -53,11 +53,13 @@ class Race:
         eliminated = self.record.content["eliminated"]
         running = [probe for probe in self.probes if probe.name not in eliminated]
         sizes = rung_sizes(len(self.probes), finalists=1)[:-1]
-        ends = [sum(rung_lengths(len(sizes))[: rung + 1]) for rung in range(len(sizes))]
         with ExitStack() as opened:
             opened.callback(self._save)
-            running = yield from self._open(running, opened)
-            yield RaceStarted(0, self._networks(running), self.probes[0].seconds, self.continued)
+            opening: list[float] = []
+            running = yield from self._open(running, opened, opening)
+            seconds = self.probes[0].seconds
+            ends = rung_ends(seconds, len(self.probes), opening)
+            yield RaceStarted(0, self._networks(running), seconds * (ends[-1] if ends else 1.0), self.continued)
             for rung, end in enumerate(ends):
                 if rung < self.record.content["rung"] or len(running) == 1:
                     continue
@@ -84,20 +86,24 @@ class Race:
             networks[probe.name] = probe.candidate.summary + exports
         return networks
 
-    def _open(self, probes: list[Probe], opened: ExitStack) -> Generator[RaceEvent, None, list[Probe]]:
-        """Prepare all candidates; those that cannot be trained are out."""
+    def _open(
+        self, probes: list[Probe], opened: ExitStack, opening: list[float]
+    ) -> Generator[RaceEvent, None, list[Probe]]:
+        """Prepare all candidates, and add to ``opening`` how long that took; those that cannot be trained are out."""
         running = list(probes)
         for probe in probes:
             opened.callback(probe.close)
             resumed = (probe.folder / "recipe.toml").is_file()
             if resumed:
                 self.record.restore(probe)
+            start = self._elapsed()
             try:
                 probe.open(self.train(probe, resumed))
             except (WeftError, RuntimeError, MemoryError) as error:
                 if len(running) == 1 or not _is_survivable(error):
                     raise
                 running = yield from self._out(running, probe, _reason(error))
+            opening.append(self._elapsed() - start)
         self._save()
         return running
 

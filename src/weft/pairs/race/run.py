@@ -34,7 +34,8 @@ MEASUREMENTS = 2
 class SharedPreparation:
     """`prepare` that remembers its results, by everything that they depend on.
 
-    The seed is not part of that (`provenance`): a further model of another seed has the tokenizer of the first.
+    The seed is not part of that (`provenance`): a further model of another seed has the tokenizer of the first, and
+    where variants of pairs are drawn at random, those of the first. Nor is data.folder, which is absolute in a run.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,9 @@ class SharedPreparation:
     def __call__(self, recipe: Recipe, **options: Any) -> PreparedCorpus:
         if any(options.values()) or recipe.data.streaming or recipe.data.prepared is not None:
             return prepare(recipe, **options)
-        key = json.dumps([provenance(recipe, find_corpora(recipe, "train")), recipe.data.model_dump(mode="json")])
+        key = json.dumps(
+            [provenance(recipe, find_corpora(recipe, "train")), recipe.data.model_dump(mode="json", exclude={"folder"})]
+        )
         if key not in self.corpora:
             self.corpora[key] = prepare(recipe, **options)
         return self.corpora[key]

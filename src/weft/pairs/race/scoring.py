@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.errors import WeftError
+from weft.errors import WeftError, warn
 from weft.evaluation.summary import summarize
 from weft.files import read_json
 from weft.pairs.halving import better
@@ -28,7 +28,9 @@ def score_runs(folders: Sequence[Path], recipe: Recipe) -> float | None:
         evaluation = recipe.evaluation.model_copy(update={"metrics": [settings.metric]})
         run.recipe = run.recipe.accepting_new_data().model_copy(update={"evaluation": evaluation})
         return summarize(run, split="valid", limit=settings.valid_sentences, examples=0).scores[0].score.value
-    except WeftError:  # a model that diverged, for example
+    except WeftError as error:  # a model that diverged, for example
+        if len(folders) > 1:
+            warn(f"the models are not combined: {error}")
         return None
 
 

@@ -159,9 +159,10 @@ def lengthened(
 
     A run of the recipe takes R of the T seconds, and a distillation `DISTILLATION` R. If two runs and a distillation
     fit, as many runs are planned as do, at most ``models``: n runs of T / (n + `DISTILLATION`) seconds each.
-    Otherwise there is one run of T seconds: a second one would leave no time to combine the two. No run has more than
-    `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those that no longer improve. Warmup and the
-    interval of validations become longer in proportion. Settings that do not fit once are returned as they are.
+    Otherwise there is one run of T seconds, to the end of its schedule: a second one would leave no time to combine
+    the two. No run has more than `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those of several
+    that no longer improve. Warmup and the interval of validations become longer in proportion. Settings that do not fit
+    once are returned as they are.
     """
     planned = seconds * SAFETY
     validations = _all_validations(settings, speed, sentences)
@@ -178,6 +179,8 @@ def lengthened(
     if steps <= settings.steps:
         return settings
     changes = {"steps": steps, "validate_every": every, "warmup": round(settings.warmup * steps / settings.steps)}
+    if models <= 1:  # what early stopping would leave is too short for a further model
+        changes["patience"] = 0
     return settings.model_copy(update=changes)
 
 

@@ -62,16 +62,18 @@ class Revised(Event):
     """As observed."""
     planned_step_seconds: float
     valid_sentences: int | None = None
-    """Sentences that each validation translates from now on, if they are fewer than before."""
+    """Sentences that each validation translates from now on, if they are not as many as before."""
 
     def __str__(self) -> str:
-        sentences = (
-            "" if self.valid_sentences is None else f"; validations translate {self.valid_sentences:,} sentences"
-        )
-        return (
-            f"the plan is revised at step {self.step:,}: {self.steps:,} steps instead of {self.planned_steps:,}, since "
-            f"a step takes {self.step_seconds:.3g} s instead of {self.planned_step_seconds:.3g} s{sentences}"
-        )
+        changes = []
+        if self.steps != self.planned_steps:
+            changes.append(
+                f"{self.steps:,} steps instead of {self.planned_steps:,}, since a step takes {self.step_seconds:.3g} s "
+                f"instead of {self.planned_step_seconds:.3g} s"
+            )
+        if self.valid_sentences is not None:
+            changes.append(f"validations translate {self.valid_sentences:,} sentences")
+        return f"the plan is revised at step {self.step:,}: {'; '.join(changes)}"
 
 
 class Pace(NamedTuple):
@@ -123,16 +125,21 @@ def revise_settings(
     """Settings of a run at a step that has some seconds left; None if what it still has to do fits into them.
 
     Validations are as many as were left, up to `GOOD_VALIDATIONS` with fewer sentences if they take too long, as in
-    the first plan. ``most_steps``: the steps up to which the run is extended, if much of the time would be left.
+    the first plan; with `MIN_SENTENCES` if they had less, and a trained model translates them in a part of that time.
+    ``most_steps``: the steps up to which the run is extended, if much of the time would be left.
     """
     every = settings.validate_every if pace.validation else 0
     validations = settings.steps // every - step // every if every else 0
     planned = SAFETY * seconds
+    changes = {}
+    if 0 < pace.sentences == settings.valid_sentences < MIN_SENTENCES and validations:
+        usual = pace.with_sentences(MIN_SENTENCES)
+        if validations * usual.validation <= VALIDATION_SHARE * planned:
+            pace, changes = usual, {"valid_sentences": MIN_SENTENCES}
     needed = (settings.steps - step) * pace.step + validations * pace.validation
     extends = needed < SPARE * planned and step < settings.steps < most_steps
     if needed <= TOLERANCE * seconds and not extends:
-        return None
-    changes = {}
+        return settings.model_copy(update=changes) if changes else None
     if validations:
         validations = max(validations, GOOD_VALIDATIONS) if extends else validations
         share = VALIDATION_SHARE * planned
@@ -250,8 +257,8 @@ class PlannedTraining:
             getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
         ):
             return None
-        fewer = settings.valid_sentences if settings.valid_sentences < training.valid_sentences else None
-        pace, every = pace if fewer is None else pace.with_sentences(fewer), settings.validate_every
+        changed = settings.valid_sentences if settings.valid_sentences != training.valid_sentences else None
+        pace, every = pace if changed is None else pace.with_sentences(changed), settings.validate_every
         fitted = replace(
             event,
             step=step,
@@ -262,7 +269,7 @@ class PlannedTraining:
             seconds=deadline - now,
             closing_seconds=event.closing_seconds + closing_seconds,
         )
-        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds, fewer)
+        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds, changed)
         return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
 
     def _is_due(self, now: float, deadline: float) -> bool:

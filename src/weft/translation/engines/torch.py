@@ -329,12 +329,10 @@ def greedy(model: StepModel, request: SearchRequest, settings: SearchSettings) -
             f"{option('n_best', request.n_best)}: greedy search finds one output; use search.kind = 'beam' or 'sample'"
         )
     if any(request.required):
-        from weft.search.beam import BeamOptions, beam_search
-        from weft.search.required import greedy_banks
+        from weft.search.constrained_greedy import greedy_search_with_terms
 
         check_required(settings, request)
-        banks, ranking = greedy_banks(request.required), ranking_of(settings)
-        return beam_search(model, request, BeamOptions(banks, ranking, stop="outranked", finish=1, per_bank=1))
+        return greedy_search_with_terms(model, request, ranking_of(settings))
     from weft.search.sampling import greedy_search
 
     return greedy_search(model, request, ranking_of(settings))

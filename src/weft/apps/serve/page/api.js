@@ -26,6 +26,9 @@ export class ApiError extends Error {
 /** How often a request is repeated while a model is loading, and the most seconds in between. */
 const [PATIENCE, LONGEST_PAUSE] = [8, 4];
 
+/** Characters of an event that takes a while to parse. */
+const LARGE = 200_000;
+
 async function request(path, { body, signal } = {}) {
   for (let attempt = 1; ; attempt += 1) {
     const headers = {
@@ -98,7 +101,13 @@ async function* events(path, options) {
       if (done) return;
       const blocks = (buffer + value).replaceAll('\r\n', '\n').split('\n\n');
       buffer = blocks.pop();
-      yield* blocks.map(parseEvent).filter(Boolean);
+      for (const block of blocks) {
+        const isLarge = block.length > LARGE;
+        if (isLarge) await pause(0); // so that reading, parsing and drawing are separate tasks
+        const event = parseEvent(block);
+        if (isLarge) await pause(0);
+        if (event) yield event;
+      }
     }
   } finally {
     reader.cancel().catch(() => {});

@@ -1,18 +1,8 @@
 /* A step of the beam of one sentence (weft.search.beam.BeamStep.update), from its best extensions. */
 
+#include "beam.h"
+
 #include <math.h>
-#include <stdint.h>
-
-typedef struct {
-    int32_t end, size, needed, length, max_length;
-    float penalty; /* of hypotheses one token longer */
-} Step;
-
-typedef struct {
-    int64_t *parents, *tokens, *end_parents, *finished; /* finished: also read */
-    float *totals, *scores, *ranking, *end_totals, *end_ranking, *following;
-    uint8_t *ends, *stopped;
-} Beam;
 
 /* `count` extensions, best first: the first that do not end stay in the beam, those among the first `size` that end are
 set aside. */

@@ -35,6 +35,9 @@ int linear(const Linear *map, const float *x, long stride, int rows, float *y, i
 void normalize(const Norm *norm, const float *x, int rows, int width, float *y);
 void softmax(float *x, int size);
 float log_sum_exp(const float *x, int size, float largest);
+void weft_log_sum_exp(const float *x, int rows, int size, float *sums, int threads);
+int weft_top_k(
+    const float *x, const float *totals, int rows, int size, int k, float *best, int64_t *parents, int64_t *tokens);
 int first_largest(const float *x, int size, float *largest);
 float dot(const float *x, const float *y, int size);
 void add_scaled(float *y, float factor, const float *x, int size);
