@@ -234,6 +234,10 @@ class TestLengthened:
         assert not runs or (runs + distillation) * longer.steps * speed.step <= seconds
         same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
         assert longer.model_dump(include=same) == chosen.model_dump(include=same)
+        stops_early = lengthened(settings(patience=10), speed, seconds, 0)
+        assert stops_early.steps == longer.steps and bool(stops_early.patience) == (runs > 1), (
+            "one uses all of its time"
+        )
 
     def test_without_validations(self) -> None:
         longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None)
