@@ -146,6 +146,7 @@ def typed(monkeypatch, capfd, tmp_path) -> Callable[..., tuple[int, str, str]]:
 ONE_STEP = ["--set", "training.steps=1", "--no-evaluate"]
 REFUSED = "the recipe of foreign names it, but it is nothing that the run was trained with"
 USING: dict[str, list[tuple[list[str], str | None]]] = {
+    "warm": [(["warm", "RUN"], None)],
     "translate": [(["translate", "RUN", "in.txt"], None)],
     "sample": [(["sample", "RUN"], "…")],
     "evaluate": [

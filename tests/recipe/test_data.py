@@ -24,6 +24,7 @@ STEPS = [
     {"kind": "noise", "drop": 0.1, "shuffle_distance": 2},
     {"kind": "exchange", "groups": [[["a", "x"], ["b", "y"]], [["c", "z"], ["d", "w"]]]},
     {"kind": "substitute", "groups": [[["a b", "x"], ["b", 'y "y']]], "probability": 0.25},
+    {"kind": "splice", "probability": 0.75, "context": 3, "unit": "characters"},
 ]
 
 

@@ -294,9 +294,8 @@ class Trainer:
     def steps(self) -> Iterator[StepBatches]:
         """The batches of each step that this worker computes."""
         settings, progress, context = self.settings, self.progress, self.context
-        stream = self.data.batches(settings.batch_tokens, seed=context.seed, start=progress.position)
         steps = draw_steps(
-            stream,
+            self.data.batches(settings.batch_tokens, seed=context.seed, start=progress.position),
             first_step=progress.step + 1,
             batches_per_step=settings.accumulate,
             rank=self.workers.rank,

@@ -20,6 +20,7 @@ from weft.pairs.time_limit.budget import (
     fit_warmup,
     lengthened,
 )
+from weft.pairs.time_limit.fitting import believed
 from weft.recipe import TrainingSettings
 
 
@@ -53,6 +54,13 @@ def test_steps_warmup_and_validations_in_proportion() -> None:
     assert fitted.validations == 20 and fitted.settings.steps == 20 * fitted.settings.validate_every
     same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
     assert fitted.settings.model_dump(include=same) == settings().model_dump(include=same)
+
+
+def test_a_loss_that_seems_slow_leaves_time_for_updates() -> None:
+    speed = believed(Speed(step=0.135, loss=380.0), TimeLimit(3.5, 0.0))
+    assert speed.loss == pytest.approx(0.12 * 210)
+    fitted = fit_settings(settings(steps=20_000), speed, 210, 0)
+    assert fitted.settings.steps * 0.135 > 0.6 * 210 and fitted.validations == 1
 
 
 @pytest.mark.parametrize("sentence", [0.5, 6.0, 30.0])
@@ -234,6 +242,10 @@ class TestLengthened:
         assert not runs or (runs + distillation) * longer.steps * speed.step <= seconds
         same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
         assert longer.model_dump(include=same) == chosen.model_dump(include=same)
+        stops_early = lengthened(settings(patience=10), speed, seconds, 0)
+        assert stops_early.steps == longer.steps and bool(stops_early.patience) == (runs > 1), (
+            "one uses all of its time"
+        )
 
     def test_without_validations(self) -> None:
         longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None)

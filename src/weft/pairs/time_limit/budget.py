@@ -162,13 +162,14 @@ def lengthened(
     Otherwise there is one run of T seconds, to the end of its schedule: a second one would leave no time to combine
     the two. No run has more than `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those of several
     that no longer improve. Warmup and the interval of validations become longer in proportion. Settings that do not fit
-    once are returned as they are.
+    once have no other steps.
     """
     planned = seconds * SAFETY
     validations = _all_validations(settings, speed, sentences)
     needed = speed.startup + settings.steps * speed.step + validations.seconds
+    to_the_end = settings.model_copy(update={"patience": 0})
     if planned < needed:
-        return settings
+        return to_the_end
     models = min(int(planned / needed - DISTILLATION), models)
     updates = planned / (models + DISTILLATION if models > 1 else 1) - speed.startup - validations.seconds
     steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
@@ -176,11 +177,11 @@ def lengthened(
         steps, every = whole_intervals(steps, validations.number)
     else:
         every = settings.validate_every
+    if models <= 1:  # what early stopping would leave is too short for a further model
+        settings = to_the_end
     if steps <= settings.steps:
         return settings
     changes = {"steps": steps, "validate_every": every, "warmup": round(settings.warmup * steps / settings.steps)}
-    if models <= 1:  # what early stopping would leave is too short for a further model
-        changes["patience"] = 0
     return settings.model_copy(update=changes)
 
 
