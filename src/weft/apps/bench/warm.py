@@ -7,7 +7,8 @@ On a GPU these are Triton's, on a CPU those in C. Both are kept on disk, where l
 from __future__ import annotations
 
 import tempfile
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from weft.training.train import train
 from weft.translation.load import load
 from weft.translation.translator import Translator
 
+HAS_KERNELS = find_spec("weft.fast") is not None
 UPDATES = 20
 """Updates of a recipe. What a longer run may need is rehearsed before the first of them."""
 BATCHES = {"cuda": (1, 64, 1024), "cpu": (1,)}
@@ -34,12 +36,10 @@ class Warmed(NamedTuple):
 
 def warm_recipe(recipe: Recipe) -> Warmed:
     """Train with a recipe for some updates, in a temporary folder, and translate with what they made."""
-    from weft.fast.recording.compilation import compiling_ahead
-
     changes = {"steps": UPDATES, "validate_every": 0, "save_every": 0, "metric": "loss", "patience": 0}
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
     updates = 0
-    with tempfile.TemporaryDirectory() as folder, compiling_ahead():
+    with tempfile.TemporaryDirectory() as folder, _compiling_ahead():
         run = Path(folder) / "run"
         with closing(train(recipe, run)) as events:
             for event in events:
@@ -59,13 +59,24 @@ def warm_run(run: Translator, **search: Any) -> Warmed:
     return Warmed(_wait(str(run.device)), 0, searches)
 
 
+def _compiling_ahead() -> AbstractContextManager[None]:
+    if not HAS_KERNELS:
+        return nullcontext()
+    from weft.fast.recording.compilation import compiling_ahead
+
+    return compiling_ahead()
+
+
 def _wait(device: str) -> str:
     """Wait until everything is compiled; the name of the device."""
-    from weft.fast.cpu.compiled import library
-    from weft.fast.recording.compilation import wait_for_kernels
     from weft.runtime.devices import choose_device
 
     chosen = choose_device(device)
+    if not HAS_KERNELS:
+        return str(chosen)
+    from weft.fast.cpu.compiled import library
+    from weft.fast.recording.compilation import wait_for_kernels
+
     if chosen.type == "cuda":
         wait_for_kernels()
     else:
