@@ -26,7 +26,7 @@ slow: .venv/installed         ## the tests marked slow
 	$(PYTEST) -m slow --timeout 3600
 
 journeys: .venv/installed     ## every recipe, task and automatic choice, from training to serving; the commands of the guides; weft without fast/
-	$(PYTEST) -m journey --timeout 900 tests/journeys tests/documentation tests/contracts
+	$(PYTEST) -m journey --timeout 900 tests/contracts tests/journeys tests/documentation
 
 # Breaks N lines, one at a time, and runs the tests that are likely to notice; see CONTRIBUTING.md.
 N ?= 50
