@@ -87,7 +87,7 @@ NOT_RUN = {
     "labs.md": ["weft lab all", "weft history"],
     "performance.md": ["weft bench scale"] * 5,
     "probes.md": ["weft probe bias"] * 2,
-    "serving.md": ["pip install", "curl", "curl"],
+    "serving.md": ["pip install", "curl", "curl", "curl"],
     "several-machines.md": [
         *["weft train"] * 4,
         *["torchrun"] * 2,
