@@ -40,7 +40,7 @@ INTRODUCTION = """\
 <!-- Written by tools/labs.py; change the labs, then run `make labs`. -->
 
 A lab states a claim about sequence models as lectures state it, trains small models on the spot to measure it, draws
-it, and says whether it held. Each takes at most two minutes on two cores.
+it, and says whether it held. Each takes about two minutes on two cores, or less.
 
 <!-- not run (`weft lab all`): trains for minutes; tests/contracts/test_labs.py runs every lab -->
 <!-- not run (`weft history`): trains for minutes; tests/apps/cli/commands/test_history.py runs it on little data -->

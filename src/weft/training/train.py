@@ -354,9 +354,8 @@ def _update_folder(
 ) -> None:
     """Write the settings and, if they are accepted, the data of a run that is resumed into its folder."""
     comments = leading_comments(folder.recipe.read_text("utf-8"))
-    save_text(
-        folder.recipe, write_toml(recipe.with_absolute_folder(), comments)
-    )  # so that the next resumption needs no --set
+    # so that the next resumption needs no --set
+    save_text(folder.recipe, write_toml(recipe.with_absolute_folder(), comments))
     if accept_new_data or DataRecord.load(folder.path) is None:
         data_files.save(folder.path)
         prepared.add_fingerprints(folder.path)

@@ -47,8 +47,8 @@ def command(
 
     Without a name, list the labs with their claims. With one, run it: a table, a chart, the verdict (held, did not
     hold, inconclusive) with the effect and its 95 % interval over seeds, what the paper found, and what to try next.
-    At most two minutes each on two cores; the same seeds give the same result. "all" runs every lab and writes one
-    page, index.html, into the folder of --to (by default: labs).
+    About two minutes each on two cores, or less; the same seeds give the same result. "all" runs every lab and writes
+    one page, index.html, into the folder of --to (by default: labs).
     """
     from weft.apps.labs import LABS, find_lab
 
