@@ -4,6 +4,7 @@ A ceiling is a little above the number that is reached. A change that passes it 
 new stand in a file that the walk enters anyway, or ask before entering a file whether it has anything to do.
 """
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,10 +61,16 @@ STACKS = {
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Several threads would share an update (`weft.fast.updating.threaded_update`), which is one more file."""
+    """Several threads would share an update (`weft.fast.updating.threaded_update`), which is one more file.
+
+    Nor does garbage of other tests end its runs meanwhile.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    gc.collect()
+    gc.disable()
     yield
+    gc.enable()
     torch.set_num_threads(threads)
 
 
