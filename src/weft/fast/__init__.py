@@ -317,6 +317,13 @@ VERSIONS: tuple[Version, ...] = (
         test="updating/test_chunked_loss.py",
     ),
     Version(
+        "models.stems.Stem.ragged",
+        "layers.ragged_stem:ragged",
+        applies="is_on_gpu",
+        device="cuda",
+        test="layers/test_ragged_stem.py",
+    ),
+    Version(
         "models.recurrent.LSTM.step",
         "layers.recurrent:fused_lstm_cell",
         applies="is_on_gpu",

@@ -115,20 +115,27 @@ class CTCPrefixModel:
         return scores_RV.scatter(1, last_R1, repeated_R1)
 
     def _extended(self, tokens_R: Tensor, state: CTCPrefix, log_p_RTV: Tensor, lengths_R: Tensor) -> CTCPrefix:
-        """The prefixes with one more label: ν and β, frame by frame."""
+        """The prefixes with one more label: ν and β of every frame, and ψ."""
         any_RT = torch.logaddexp(state.label_RT, state.blank_RT)
-        entering_RT = torch.where((tokens_R == state.last_R)[:, None], state.blank_RT, any_RT)  # φ
-        total_R = self._begins(state, log_p_RTV, lengths_R).gather(1, tokens_R[:, None])[:, 0]
+        entering_RT = torch.where((tokens_R == state.last_R)[:, None], state.blank_RT, any_RT)[:, :-1]  # φ_{t−1}
         log_label_RT = log_p_RTV.gather(2, tokens_R[:, None, None].expand(-1, log_p_RTV.shape[1], 1))[:, :, 0]
-        log_blank_RT = log_p_RTV[:, :, self.blank]
-        label_R = blank_R = torch.full_like(total_R, FORBIDDEN)
-        labels, blanks = [label_R], [blank_R]
-        for time in range(log_label_RT.shape[1]):
-            blank_R = torch.logaddexp(blank_R, label_R) + log_blank_RT[:, time]
-            label_R = torch.logaddexp(label_R, entering_RT[:, time]) + log_label_RT[:, time]
-            labels.append(label_R)
-            blanks.append(blank_R)
-        return CTCPrefix(torch.stack(labels, 1), torch.stack(blanks, 1), tokens_R, total_R, state.has_begun_R)
+        label_RT = path_sums(entering_RT, log_label_RT)
+        blank_RT = path_sums(label_RT[:, :-1], log_p_RTV[:, :, self.blank])
+        padding_RT = torch.arange(entering_RT.shape[1], device=tokens_R.device) >= lengths_R[:, None]
+        total_R = (entering_RT + log_label_RT).masked_fill(padding_RT, FORBIDDEN).logsumexp(1)
+        return CTCPrefix(label_RT, blank_RT, tokens_R, total_R, state.has_begun_R)
+
+
+def path_sums(entering_RT: Tensor, log_p_RT: Tensor) -> Tensor:
+    """(R, T + 1) log a_t,  a_t = (a_{t−1} + e_t) p_t,  a_0 = 0: of paths that enter at a frame and then stay.
+
+    With P_t = p_1 ⋯ p_t, a_t = P_t Σ_{s≤t} e_s / P_{s−1}; in double precision, since P_t may be tiny.
+    """
+    log_p_RT = log_p_RT.double().clamp(min=LEAST)
+    products_RT = log_p_RT.cumsum(1)
+    sums_RT = products_RT + (entering_RT.double() - products_RT + log_p_RT).logcumsumexp(1)
+    none_R1 = torch.full_like(sums_RT[:, :1], FORBIDDEN)
+    return torch.cat([none_R1, sums_RT], 1).to(entering_RT.dtype)
 
 
 def joint_scores(attention_RV: Tensor, ctc_RV: Tensor, weight: float) -> Tensor:

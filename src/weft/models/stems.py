@@ -30,6 +30,7 @@ from weft.packed import HEADER, PackedShape, shape_of
 from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STEMS, resolve
 from weft.recipe.stem import StemSettings
+from weft.runtime.replaceable import replaceable
 
 MAX_PADDING = 2.0
 """Pictures are convolved together while they take at most this many times their own area."""
@@ -134,6 +135,7 @@ class Stem(nn.Module):
         """``module``: the name of the module in the model."""
         return EmbeddingShape(module, 0, self.width, fixed_shapes=False)
 
+    @replaceable
     def ragged(self, source: Ragged) -> Ragged:
         """The states (N, D) of packed arrays (`weft.packed`)."""
         shapes = packed_shapes(source)
