@@ -51,8 +51,15 @@ def pack(array: np.ndarray) -> np.ndarray:
 
 def shape_of(row: np.ndarray) -> PackedShape:
     """The shape in the header of a row of bytes, of any integer type."""
-    dtype, channels, *sides = (int(value) for value in row[:HEADER])
-    return PackedShape(DTYPES[dtype], channels, _number_of(sides[:3]), _number_of(sides[3:]))
+    return shapes_of(row[None, :HEADER])[0]
+
+
+def shapes_of(headers_BH: np.ndarray) -> list[PackedShape]:
+    """The shapes in headers, each a row of bytes of any integer type."""
+    types_B, channels_B, *sides = headers_BH.astype(np.int64).T
+    heights_B, widths_B = (low + (middle << 8) + (high << 16) for low, middle, high in (sides[:3], sides[3:]))
+    columns = (values_B.tolist() for values_B in (types_B, channels_B, heights_B, widths_B))
+    return [PackedShape(DTYPES[dtype], *sizes) for dtype, *sizes in zip(*columns, strict=True)]
 
 
 def unpack(row: np.ndarray) -> np.ndarray:
@@ -66,7 +73,3 @@ def _bytes_of(number: int) -> list[int]:
     if not 0 < number <= MAX_SIDE:
         raise ValueError(f"a side of {number:,}; expected 1 to {MAX_SIDE:,}")
     return [number & 255, number >> 8 & 255, number >> 16]
-
-
-def _number_of(values: list[int]) -> int:
-    return values[0] | values[1] << 8 | values[2] << 16

@@ -139,6 +139,6 @@ def test_pictures_of_similar_size_are_padded_together() -> None:
 
 def test_every_bin_is_a_mean() -> None:
     for height in (1, 2, 5, 13):
-        shares_KH = bin_shares(height, 4, 17)
+        (shares_KH,) = bin_shares(torch.tensor([height]), 4, 17)
         torch.testing.assert_close(shares_KH.sum(1), torch.ones(4))
         assert not shares_KH[:, height:].any()

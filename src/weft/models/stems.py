@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from weft.models.architecture import EmbeddingShape
 from weft.models.layers import dropout
 from weft.models.positions import SinusoidTable
-from weft.packed import HEADER, PackedShape, shape_of
+from weft.packed import HEADER, PackedShape, shapes_of
 from weft.ragged import Layout, Ragged
 from weft.recipe.choices import STEMS, resolve
 from weft.recipe.stem import StemSettings
@@ -190,8 +190,8 @@ class ColumnStem(Stem):
 
     def read(self, pictures: Pictures) -> Tensor:
         values_BCHW = pictures.values_BCHW
-        heights = [height for height, _ in pictures.sizes]
-        shares_BKH = torch.stack([bin_shares(height, self.settings.bins, values_BCHW.shape[2]) for height in heights])
+        heights_B = torch.tensor([height for height, _ in pictures.sizes])
+        shares_BKH = bin_shares(heights_B, self.settings.bins, values_BCHW.shape[2])
         means_BWKC = torch.einsum("bkh,bchw->bwkc", shares_BKH.to(values_BCHW), values_BCHW)
         states_BWD: Tensor = self.projection(means_BWKC.flatten(2))
         return states_BWD[:, None]
@@ -255,7 +255,7 @@ def packed_shapes(source: Ragged) -> list[PackedShape]:
     """The shapes of packed arrays."""
     starts_B = source.layout.offsets[:-1]
     headers_BH = source.values[(starts_B[:, None] + torch.arange(HEADER)).to(source.device)]
-    return [shape_of(header) for header in headers_BH.cpu().numpy()]
+    return shapes_of(headers_BH.cpu().numpy())
 
 
 def similar_sizes(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
@@ -274,12 +274,13 @@ def similar_sizes(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         yield rows
 
 
-def bin_shares(height: int, bins: int, rows: int) -> Tensor:
-    """(bins, rows) how much each row counts in the mean of each of ``bins`` equal ranges of a height."""
-    edges_K = torch.arange(bins + 1, dtype=torch.float32) * height / bins
+def bin_shares(heights_B: Tensor, bins: int, rows: int) -> Tensor:
+    """(B, bins, rows) how much each row counts in the mean of each of ``bins`` equal ranges of a height."""
+    edges_BK = torch.arange(bins + 1, dtype=torch.float32) * heights_B[:, None] / bins
     tops_H = torch.arange(rows, dtype=torch.float32)
-    overlaps_KH = torch.minimum(tops_H + 1, edges_K[1:, None]) - torch.maximum(tops_H, edges_K[:-1, None])
-    return overlaps_KH.clamp(min=0) * bins / height
+    ends_BKH = torch.minimum(tops_H + 1, edges_BK[:, 1:, None])
+    overlaps_BKH = ends_BKH - torch.maximum(tops_H, edges_BK[:, :-1, None])
+    return overlaps_BKH.clamp(min=0) * bins / heights_B[:, None, None]
 
 
 def make_stem(settings: StemSettings, *, width: int, dropout: float) -> Stem:

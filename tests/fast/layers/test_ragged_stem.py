@@ -50,9 +50,10 @@ def results(stem: Stem, source: Ragged) -> list[torch.Tensor]:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("is_half", [False, True], ids=["single", "half"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_states_and_gradients_of_padded_groups(kind: str, is_half: bool) -> None:
+def test_the_states_and_gradients_of_padded_groups(kind: str, is_half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.fast.layers.ragged_stem import is_on_gpu
 
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     stem, source = stem_and_source(kind, "cuda")
     assert is_on_gpu(stem, source)
     with torch.autocast("cuda", torch.bfloat16, enabled=is_half):

@@ -8,6 +8,13 @@ from torch.nn import functional
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
+
+@pytest.fixture(autouse=True)
+def single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's convolutions, too, keep all bits of single precision."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 SIZES = [(13, 17), (5, 3), (1, 1), (2, 29), (40, 67)]
 
 
@@ -77,4 +84,5 @@ def test_one_table_for_both_directions_without_strides() -> None:
         torch.autograd.grad(convolution(x_NC, weight, bias, tables).square().sum(), x_NC)[0]
         for tables in (Tables(table_TN, None), Tables(table_TN, inverse_TN))
     ]
-    torch.testing.assert_close(*gradients)
+    ours, theirs = gradients
+    assert (ours - theirs).norm() <= 1e-5 * theirs.norm()

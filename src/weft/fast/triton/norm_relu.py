@@ -28,7 +28,7 @@ def _normalized(x, n, d, is_value, width, epsilon):  # type: ignore[no-untyped-d
     return centered * scale[:, None], scale
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _forward(x, weight, bias, y, count, width, epsilon, rows: tl.constexpr, tile: tl.constexpr):  # type: ignore[no-untyped-def]
     n, d = tl.program_id(0) * rows + tl.arange(0, rows), tl.arange(0, tile)
     is_value = (n < count)[:, None] & (d < width)[None]
@@ -39,7 +39,7 @@ def _forward(x, weight, bias, y, count, width, epsilon, rows: tl.constexpr, tile
     tl.store(y + n[:, None].to(tl.int64) * width + d[None], values.to(y.dtype.element_ty), mask=is_value)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _backward(  # type: ignore[no-untyped-def]
     x, weight, bias, gradient, x_gradient, partial, count, width, epsilon, rows: tl.constexpr, tile: tl.constexpr
 ):

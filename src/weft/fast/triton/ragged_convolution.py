@@ -27,7 +27,7 @@ MIN_ROWS = 256
 """Rows of a weight gradient that one program sums at least."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["positions"])
 def _gathered_product(  # type: ignore[no-untyped-def]
     x, table, w, bias, residual, y, positions, outputs,
     taps: tl.constexpr, width: tl.constexpr, has_bias: tl.constexpr, has_residual: tl.constexpr,
@@ -53,7 +53,7 @@ def _gathered_product(  # type: ignore[no-untyped-def]
     tl.store(y + at, total.to(y.dtype.element_ty), mask=valid)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["positions", "split_rows"])
 def _weight_gradient(  # type: ignore[no-untyped-def]
     x, table, gradient, partial, positions, split_rows, outputs,
     taps: tl.constexpr, width: tl.constexpr, precision: tl.constexpr,
@@ -78,7 +78,7 @@ def _weight_gradient(  # type: ignore[no-untyped-def]
     tl.store(partial + at, total, mask=(c < width)[:, None] & (o < outputs)[None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["positions", "pictures"])
 def _neighbors(  # type: ignore[no-untyped-def]
     picture, grid, other, table, positions, pictures, down, across,
     rows: tl.constexpr, columns: tl.constexpr, is_inverse: tl.constexpr, block: tl.constexpr,
