@@ -5,12 +5,11 @@
     python benchmarks/text_lines.py DIR/lines
     python benchmarks/reading.py text-lines DIR --out runs/lines
 
-DIR is the folder that contains ``crohme`` or ``lines``. For every setting of SETTINGS a run is trained with the first
-seed (a killed benchmark resumes where it was), and the one with the best validation metric is trained with the other
-seeds. Single runs and ensembles, of the seeds of that setting and of all runs, are then searched on the validation set
-with every search of SEARCHES. What is best there is evaluated on the test set, as one model and as the best of all;
-OUT/result.json has the figures, with the number of settings and searches that were tried. If that file exists, it is
-printed, and nothing is opened.
+DIR is the folder that contains ``crohme`` or ``lines``. Every setting of SETTINGS (or of ``--only``) is trained with
+every seed (a killed benchmark resumes where it was). Single runs and ensembles, of the seeds of a setting and of all
+runs, are then searched on the validation set with every search of SEARCHES. What is best there is evaluated on the
+test set, as one model and as the best of all; OUT/result.json has the figures, with the number of settings and searches
+that were tried. If that file exists, it is printed, and nothing is opened.
 
 ``--minutes 13 --parallel 3`` trains each run for so long, as many at a time as given: steps and validations of the
 recipe are reduced to what fits. ``--quick`` checks the whole way with a few steps; its figures mean nothing, and the
@@ -33,11 +32,11 @@ import weft
 SETTINGS: dict[str, dict[str, list[str]]] = {
     "formulas": {
         "recipe": [],
-        "sixteenths": ["model.stem.widths=[32, 64, 128, 256]"],
-        "transformer": [
-            *("model.decoder.kind=transformer", "model.decoder.layers=3", "model.decoder.hidden=256"),
-            *("model.decoder.heads=8", "model.decoder.feed_forward=1024", "model.attention.coverage=none"),
-            "training.learning_rate=0.0006",
+        "weaker dropout": ["model.dropout=0.2"],
+        "coverage": [
+            *("model.decoder.kind=gru", "model.decoder.layers=1", "model.attention.score=additive"),
+            *("model.attention.coverage=sum", "model.attention.placement=before", "training.learning_rate=0.001"),
+            "training.batch_tokens=1600000",
         ],
     },
     "text-lines": {"recipe": [], "three layers": ["model.encoder.layers=3"], "dropout 0.3": ["model.dropout=0.3"]},
@@ -84,7 +83,7 @@ def searched(runs: dict[str, list[Path]], task: str, limit: int | None) -> Itera
 def judge(options: argparse.Namespace) -> dict[str, Any]:
     task, out, limit = options.task, options.out, 20 if options.quick else None
     common = [f"training.device={options.device}", *(QUICK if options.quick else []), *options.set]
-    metric, sign = METRIC[task]
+    metric, _ = METRIC[task]
     os.chdir(options.data)  # the recipes name their folder relative to the current one
     spawn = multiprocessing.get_context("spawn")
 
@@ -103,20 +102,19 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
             return [training.result() for training in trainings]
 
     names = options.only or [*SETTINGS[task]]
-    folders = dict(zip(names, train([(name, 1) for name in names]), strict=True))
-    values = {name: score(weft.load(folder), task, "valid", limit)[metric] for name, folder in folders.items()}
-    print(values, flush=True)
-    best = max(values, key=lambda name: sign * values[name])
-    seeds = [folders[best], *train([(best, seed) for seed in range(2, options.seeds + 1)])]
-    models = {str(folder): [folder] for folder in (*folders.values(), *seeds)}
-    if len(seeds) > 1:
-        models["ensemble of seeds"] = seeds
-    if len(models) > len(seeds):
-        models["ensemble of all runs"] = [*dict.fromkeys([*folders.values(), *seeds])]
+    runs = [(name, seed) for name in names for seed in range(1, options.seeds + 1)]
+    folders = dict(zip(runs, train(runs), strict=True))
+    models = {str(folder): [folder] for folder in folders.values()}
+    if options.seeds > 1:
+        models |= {
+            f"{name}, all seeds": [folders[name, seed] for other, seed in runs if other == name] for name in names
+        }
+    if len(names) > 1:
+        models["all runs"] = [*folders.values()]
     tried = [*searched(models, task, limit)]
     single = max((item for item in tried if len(models[item[1]]) == 1), key=lambda item: item[0])
     chosen = {"one model": single, "best": max(tried, key=lambda item: item[0])}
-    result: dict[str, Any] = {"task": task, "settings": values, "searches": len(tried), "seeds": options.seeds}
+    result: dict[str, Any] = {"task": task, "settings": names, "searches": len(tried), "seeds": options.seeds}
     for name, (value, model, search) in chosen.items():
         result[name] = {"models": model, "search": search, f"valid {metric}": abs(value)}
         if name == "best" and chosen["best"] == single:

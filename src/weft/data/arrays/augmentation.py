@@ -127,26 +127,27 @@ def _transformed(
     new_x = min(max(old_x * size_x + reach * shift_x, new_width / 2), width - new_width / 2)
     y_H = np.arange(height) + 0.5 - new_y
     x_W = np.arange(width) + 0.5 - new_x
-    from_x_HW = old_x + (x_W[None] + shear * y_H[:, None]) / factor_x
-    return sampled(values_HWC, old_y + y_H / factor_y - 0.5, from_x_HW - 0.5, paper_C)
+    from_x_W, from_x_H = old_x - 0.5 + x_W / factor_x, shear / factor_x * y_H
+    from_x_HW = from_x_W.astype(np.float32) + from_x_H.astype(np.float32)[:, None]
+    return sampled(values_HWC, old_y + y_H / factor_y - 0.5, from_x_HW, paper_C)
 
 
 def sampled(values_HWC: np.ndarray, y_H: np.ndarray, x_HW: np.ndarray, outside_C: np.ndarray) -> np.ndarray:
     """The picture at these positions, interpolated between the four pixels around each: first between rows, then
     within them."""
     height, width, channels = values_HWC.shape
-    dtype = values_HWC.dtype
     padded = np.pad(values_HWC - outside_C, ((1, 1), (1, 1), (0, 0)))  # one row and column of paper around
     y_H = np.clip(y_H + 1, 0, height + 1)
     top_H = np.minimum(y_H.astype(np.int64), height)
-    down_H = (y_H - top_H).astype(dtype)[:, None, None]
-    rows_NC = (padded[top_H] * (1 - down_H) + padded[top_H + 1] * down_H).reshape(-1, channels)
+    down_H = (y_H - top_H).astype(padded.dtype)[:, None, None]
+    top_HWC = padded[top_H]
+    rows_NC = (top_HWC + (padded[top_H + 1] - top_HWC) * down_H).reshape(-1, channels)
     x_HW = np.clip(x_HW + 1, 0, width + 1)
-    left_HW = np.minimum(x_HW.astype(np.int64), width)
-    right_HW = (x_HW - left_HW).astype(dtype)[:, :, None]
-    left_HW += (width + 2) * np.arange(len(y_H))[:, None]
-    result: np.ndarray = rows_NC.take(left_HW, 0) * (1 - right_HW) + rows_NC.take(left_HW + 1, 0) * right_HW
-    return result + outside_C
+    left_HW = np.minimum(x_HW.astype(np.int32), width)
+    right_HW = (x_HW - left_HW).astype(padded.dtype)[:, :, None]
+    left_HW += (width + 2) * np.arange(len(y_H), dtype=np.int32)[:, None]
+    left_HWC: np.ndarray = rows_NC.take(left_HW, 0)
+    return left_HWC + (rows_NC.take(left_HW + 1, 0) - left_HWC) * right_HW + outside_C
 
 
 def _uniform(random: np.random.Generator) -> float:
