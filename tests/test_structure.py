@@ -98,10 +98,11 @@ IMPORT_BY_NAME = {
     SOURCE / "recipe/choices.py",
     SOURCE / "runtime/replaceable.py",
     SOURCE / "fast/__init__.py",
+    SOURCE / "fast/recording/compiler_process.py",
     SOURCE / "apps/cli/terminal/lazy_commands.py",
 }
 """The only files that import by name, each from a literal table: public names, what a recipe can choose, faster
-versions of plain functions, commands."""
+versions of plain functions, commands; and one the kernels of weft.fast.triton, which it compiles."""
 PLAIN_OPENINGS = (
     *("apps", "attention", "data", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs"),
     *("runtime", "search", "tasks", "text", "training", "translation"),
