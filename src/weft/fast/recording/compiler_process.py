@@ -33,7 +33,7 @@ SERVE = "import sys; sys.path[:] = sys.argv[1:]; from weft.fast.recording.compil
 
 
 class KernelJob(NamedTuple):
-    """The arguments that Triton compiles a kernel with. The kernel is named: it is defined in a module of weft."""
+    """The arguments that Triton compiles a kernel with, and the name of the kernel, which is one of weft's."""
 
     module: str
     name: str
@@ -57,7 +57,7 @@ class KernelJob(NamedTuple):
         """Compile the kernel and the function that launches it into Triton's cache."""
         from triton.compiler.compiler import ASTSource, compile
 
-        function = getattr(import_module(self.module), self.name)
+        function = getattr(sys.modules[self.module], self.name)  # of `serve`, which has imported all of weft
         source = ASTSource(function, self.signature, self.constants, self.attributes)
         kernel = compile(source, target=self.target, options=self.options, _env_vars=self.environment)
         self.launcher(kernel.src, kernel.metadata)
