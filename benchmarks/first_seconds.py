@@ -5,10 +5,11 @@
 
 Each workload is run in two new processes: the first with an empty cache of Triton's kernels (``cold``), the second with
 what the first has left there (``filled``). One line of JSON each, and one for every kernel that took over 50 ms to
-compile. Times are seconds since the process was started; ``compiling`` sums over kernels, also of those compiled at the
-same time. Training is that of benchmarks/train_gpu.py: ``share`` is the number of target tokens of the first minute (or
-of ``--seconds``) after the first batch was asked for, divided by that of as long a time at the steady speed, the median
-of the seconds of the last third. A translation is that of the first ``--lines`` lines.
+compile in this process. Times are seconds since the process was started; ``compiling`` sums over kernels, also of those
+compiled at the same time; what another process has compiled for this one counts as ``read from the cache``. Training is
+that of benchmarks/train_gpu.py: ``share`` is the number of target tokens of the first minute (or of ``--seconds``)
+after the first batch was asked for, divided by that of as long a time at the steady speed, the median of the seconds of
+the last third. A translation is that of the first ``--lines`` lines.
 """
 
 from __future__ import annotations
@@ -85,8 +86,14 @@ class Watch:
 
         self.timed("capturing", Recorder, "capture")
         self.timed("updates before graphs, and in them", CudaGraphUpdate, "_update_static")
-        if hasattr(CudaGraphUpdate, "rehearse"):
-            self.timed("rehearsing", CudaGraphUpdate, "rehearse")
+        from weft.fast.recording import compilation, search_rehearsal
+        from weft.fast.recording.compiler_process import CompilerProcess
+
+        self.timed("rehearsing updates", CudaGraphUpdate, "rehearse")
+        self.timed("rehearsing searches", search_rehearsal.SearchRehearsals, "before")
+        self.timed("waiting for Triton", compilation, "_wait_for_preparation")
+        self.timed("waiting for kernels", compilation.PendingKernel, "result")
+        self.timed("compiled by another process", CompilerProcess, "compile")
 
     def record(self) -> dict[str, Any]:
         sums = {name: round(seconds, 2) for name, seconds in self.seconds.items()}
@@ -145,7 +152,9 @@ def train(name: str, folder: Path, seconds: float) -> dict[str, Any]:
     return {
         "workload": name,
         **watch.record(),
-        "first update after Started": round(watch.marks["update 1"] - watch.marks["data and model ready"], 2),
+        "first update after data and model": round(
+            watch.seconds["rehearsing updates"] + watch.marks["update 1"] - watch.marks["data and model ready"], 2
+        ),
         "seconds": seconds,
         "steady": steady,
         "share": round(sum(rates) / len(rates) / steady, 3),
@@ -204,7 +213,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--filled-seconds", type=float, help="of the second process (default: those of the first)")
     parser.add_argument("--pairs", type=int, default=200_000)
-    parser.add_argument("--states", nargs="*", default=["cold", "filled"])
+    parser.add_argument("--states", nargs="*", default=["cold", "filled"], help="filled alone: the caches given")
+    parser.add_argument("--caches", type=Path, help="a folder for the caches (default: a new one for each workload)")
     parser.add_argument("--run", type=Path)
     parser.add_argument("--file", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
@@ -226,7 +236,7 @@ def main() -> None:
             if name != "translate":
                 data = Path(folder) / ("train.txt" if name == "lm" else "train.tsv")
                 train_gpu.write_pairs(data, given.pairs, train_gpu.SIZES[name]["vocabulary"], targets_only=name == "lm")
-            caches = Path(folder) / "caches"
+            caches = (given.caches or Path(folder) / "caches").absolute()
             for state, seconds in (("cold", given.seconds), ("filled", given.filled_seconds or given.seconds)):
                 arguments = [name, "--folder", folder, "--seconds", str(seconds), "--lines", str(given.lines)]
                 for option, value in (("--run", given.run), ("--file", given.file)):

@@ -19,7 +19,6 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MAX_FILE_LINES = 400
 LONG_FILES = {
     "data/preparation/prepare.py": "a training corpus whole: its tokenizers, its token store, its length limits",
-    "fast/__init__.py": "the table of choices, which is data",
     "search/beam.py": "beam search whole: its policy, its step, and the way back to the outputs",
 }
 """Files that are longer, each with its reason."""
@@ -99,10 +98,11 @@ IMPORT_BY_NAME = {
     SOURCE / "recipe/choices.py",
     SOURCE / "runtime/replaceable.py",
     SOURCE / "fast/__init__.py",
+    SOURCE / "fast/recording/compiler_process.py",
     SOURCE / "apps/cli/terminal/lazy_commands.py",
 }
 """The only files that import by name, each from a literal table: public names, what a recipe can choose, faster
-versions of plain functions, commands."""
+versions of plain functions, commands; and one the kernels of weft.fast.triton, which it compiles."""
 PLAIN_OPENINGS = (
     *("apps", "attention", "data", "evaluation", "fast", "interop", "models", "pairs", "pictures", "recipe", "runs"),
     *("runtime", "search", "tasks", "text", "training", "translation"),

@@ -18,15 +18,17 @@ from typing import Any
 class Version:
     """A faster version of a plain function. Its module is imported when the plain function is first called."""
 
-    def __init__(self, plain: str, fast: str, *, applies: str, test: str, device: str = "") -> None:
+    def __init__(self, plain: str, fast: str, *, applies: str, test: str = "", device: str = "") -> None:
         """``plain``: the function or method of the core, below `weft`. ``fast``: the faster one, ``module:function``
         below `weft.fast`. ``applies``: a function of its module: whether it can be used. All three have the same
-        parameters. ``test``: what compares the two, below ``tests/fast``. ``device``: "cuda" if it is for GPUs alone.
+        parameters. ``test``: what compares the two, below ``tests/fast``, if it is not the test of the module.
+        ``device``: "cuda" if it is for GPUs alone.
         """
         self.plain = plain
         self.fast = fast
         self.condition = applies
-        self.test = test
+        folder, _, module = fast.partition(":")[0].rpartition(".")
+        self.test = test or f"{folder}/test_{module}.py".removeprefix("/")
         self.device = device
 
     @cached_property
@@ -51,47 +53,22 @@ VERSIONS: tuple[Version, ...] = (
         "search.sampling.greedy_search",
         "steps.native_transformer:native_greedy_search",
         applies="is_native_greedy",
-        test="steps/test_native_transformer.py",
     ),
-    Version(
-        "search.beam.beam_search",
-        "steps.native_beam:native_beam_search",
-        applies="is_native_beam",
-        test="steps/test_native_beam.py",
-    ),
-    Version(
-        "search.beam.BeamStep.update",
-        "searching.fused_beam:fused_update",
-        applies="is_fused",
-        device="cuda",
-        test="searching/test_fused_beam.py",
-    ),
+    Version("search.beam.beam_search", "steps.native_beam:native_beam_search", applies="is_native_beam"),
+    Version("search.beam.BeamStep.update", "searching.fused_beam:fused_update", applies="is_fused", device="cuda"),
     Version(
         "search.beam.BeamStep.update",
         "searching.top_k:native_update",
         applies="is_native_update",
         test="searching/test_top_k_native_update.py",
     ),
-    Version(
-        "search.beam.backtrace",
-        "searching.fused_beam:packed_backtrace",
-        applies="is_packed",
-        device="cuda",
-        test="searching/test_fused_beam.py",
-    ),
-    Version(
-        "search.sampling.PathStep.update",
-        "searching.fused_paths:fused_update",
-        applies="is_fused",
-        device="cuda",
-        test="searching/test_fused_paths.py",
-    ),
+    Version("search.beam.backtrace", "searching.fused_beam:packed_backtrace", applies="is_packed", device="cuda"),
+    Version("search.sampling.PathStep.update", "searching.fused_paths:fused_update", applies="is_fused", device="cuda"),
     Version(
         "search.paths.path_hypotheses",
         "searching.fused_paths:pending_hypotheses",
         applies="is_on_gpu",
         device="cuda",
-        test="searching/test_fused_paths.py",
     ),
     Version(
         "search.constraints.top_k_constrained",
@@ -100,77 +77,51 @@ VERSIONS: tuple[Version, ...] = (
         device="cuda",
         test="triton/test_top_k.py",
     ),
-    Version(
-        "search.constraints.top_k_extensions",
-        "searching.top_k:top_k_by_blocks",
-        applies="has_many_blocks",
-        test="searching/test_top_k.py",
-    ),
-    Version(
-        "search.constraints.first_largest",
-        "searching.top_k:first_largest_by_numpy",
-        applies="is_float_on_cpu",
-        test="searching/test_top_k.py",
-    ),
-    Version(
-        "search.constraints.log_sum_exp",
-        "searching.top_k:literal_log_sum_exp",
-        applies="is_float_on_cpu",
-        test="searching/test_top_k.py",
-    ),
+    Version("search.constraints.top_k_extensions", "searching.top_k:top_k_by_blocks", applies="has_many_blocks"),
+    Version("search.constraints.first_largest", "searching.top_k:first_largest_by_numpy", applies="is_float_on_cpu"),
+    Version("search.constraints.log_sum_exp", "searching.top_k:literal_log_sum_exp", applies="is_float_on_cpu"),
     Version(
         "search.constraints.log_sum_exp",
         "searching.top_k:log_sum_exp_by_softmax",
         applies="is_float_on_gpu",
         device="cuda",
-        test="searching/test_top_k.py",
     ),
     # translation: how an engine and the stages around it are carried out
     Version(
         "translation.engines.torch.make_execution",
         "overlap.search_threads:ThreadedExecution",
         applies="is_on_cpu",
-        test="overlap/test_search_threads.py",
     ),
     Version(
         "translation.engines.torch.make_execution",
         "recording.execution:recorded_execution",
         applies="is_on_gpu",
         device="cuda",
-        test="recording/test_execution.py",
+    ),
+    Version(
+        "runtime.devices.start_device",
+        "recording.compilation:prepare_compiler",
+        applies="is_compiled_for",
+        device="cuda",
     ),
     Version(
         "translation.pipeline.Pipeline.overlaps",
         "overlap.pipeline:gpu_overlaps",
         applies="is_on_gpu",
         device="cuda",
-        test="overlap/test_pipeline.py",
     ),
     Version(
         "translation.pipeline.Pipeline.search_each",
         "overlap.pipeline:search_in_background",
         applies="stages_overlap",
-        test="overlap/test_pipeline.py",
     ),
-    Version(
-        "translation.load.to_int8",
-        "steps.quantization:quantize",
-        applies="is_always",
-        test="steps/test_quantization.py",
-    ),
-    Version(
-        "search.loop.to_device",
-        "searching.transfers:to_gpu",
-        applies="goes_to_gpu",
-        device="cuda",
-        test="searching/test_transfers.py",
-    ),
+    Version("translation.load.to_int8", "steps.quantization:quantize", applies="is_always"),
+    Version("search.loop.to_device", "searching.transfers:to_gpu", applies="goes_to_gpu", device="cuda"),
     Version(
         "search.loop.longest_output",
         "recording.execution:rounded_longest_output",
         applies="is_gpu_search",
         device="cuda",
-        test="recording/test_execution.py",
     ),
     # training
     Version(
@@ -178,53 +129,29 @@ VERSIONS: tuple[Version, ...] = (
         "updating.cuda_graph_update:CudaGraphUpdate",
         applies="is_captured",
         device="cuda",
-        test="updating/test_cuda_graph_update.py",
     ),
-    Version(
-        "training.update.make_update",
-        "updating.threaded_update:ThreadedUpdate",
-        applies="can_divide",
-        test="updating/test_threaded_update.py",
-    ),
+    Version("training.update.make_update", "updating.threaded_update:ThreadedUpdate", applies="can_divide"),
     Version(
         "training.update.decide_compilation",
         "updating.cuda_graph_update:decide_compilation",
         applies="is_undecided",
         device="cuda",
-        test="updating/test_cuda_graph_update.py",
     ),
-    Version(
-        "training.optimizer.optimizer_class",
-        "torch_private:eager_optimizer_class",
-        applies="is_optimizer",
-        test="test_torch_private.py",
-    ),
-    Version(
-        "training.loss.output_loss",
-        "updating.chunked_loss:output_loss",
-        applies="has_chunked_loss",
-        test="updating/test_chunked_loss.py",
-    ),
+    Version("training.optimizer.optimizer_class", "torch_private:eager_optimizer_class", applies="is_optimizer"),
+    Version("training.loss.output_loss", "updating.chunked_loss:output_loss", applies="has_chunked_loss"),
     Version(
         "models.copying.vocabulary_log_probabilities",
         "updating.chunked_loss:vocabulary_log_probabilities",
         applies="is_trained",
-        test="updating/test_chunked_loss.py",
     ),
     # models
-    Version("models.layers.dropped", "layers.dropout:dropped", applies="is_on_cpu", test="layers/test_dropout.py"),
-    Version(
-        "models.layers.add_dropped",
-        "layers.dropout:add_dropped",
-        applies="adds_on_cpu",
-        test="layers/test_dropout.py",
-    ),
+    Version("models.layers.dropped", "layers.dropout:dropped", applies="is_on_cpu"),
+    Version("models.layers.add_dropped", "layers.dropout:add_dropped", applies="adds_on_cpu"),
     Version(
         "attention.ragged_attention.RaggedAttention.attend",
         "layers.varlen_attention:attend",
         device="cuda",
         applies="applies",
-        test="layers/test_varlen_attention.py",
     ),
     Version(
         "attention.ragged_attention.RaggedAttention.attend",
@@ -232,64 +159,39 @@ VERSIONS: tuple[Version, ...] = (
         applies="applies_to_padded",
         test="layers/test_transformer_padded_attention.py",
     ),
-    Version(
-        "models.layers.normalize",
-        "layers.transformer:normalize",
-        device="cuda",
-        applies="applies_to_normalize",
-        test="layers/test_transformer.py",
-    ),
+    Version("models.layers.normalize", "layers.transformer:normalize", device="cuda", applies="applies_to_normalize"),
     Version(
         "models.transformer.TransformerStack.embed",
         "layers.transformer:embed",
         device="cuda",
         applies="applies_to_embed",
-        test="layers/test_transformer.py",
     ),
     Version(
         "models.transformer.TransformerStack.forward",
         "layers.transformer:forward",
         device="cuda",
         applies="applies_to_forward",
-        test="layers/test_transformer.py",
     ),
     Version(
         "models.transformer.TransformerLayer.forward",
         "layers.transformer:layer_forward",
         device="cuda",
         applies="applies_to_layer",
-        test="layers/test_transformer.py",
     ),
     Version(
         "models.transformer_decoder.TransformerDecoder.step",
         "steps.cached_transformer:decoder_step",
         applies="is_cached_decoder",
-        test="steps/test_cached_transformer.py",
     ),
-    Version(
-        "models.transformer_decoder.TransformerDecoder.step",
-        "steps.cpu_transformer:step",
-        applies="applies",
-        test="steps/test_cpu_transformer.py",
-    ),
+    Version("models.transformer_decoder.TransformerDecoder.step", "steps.cpu_transformer:step", applies="applies"),
     Version(
         "models.transformer_decoder.TransformerDecoder.build_memory",
         "layers.transformer:build_memory",
         applies="applies_to_memory",
         test="layers/test_transformer_source_memory.py",
     ),
-    Version(
-        "models.language_model.RecurrentLanguageModel.step",
-        "steps.cached_history:step",
-        applies="is_cached",
-        test="steps/test_cached_history.py",
-    ),
-    Version(
-        "models.prefix_lm.PrefixLM.step",
-        "steps.cached_transformer:lm_step",
-        applies="is_cached_lm",
-        test="steps/test_cached_transformer.py",
-    ),
+    Version("models.language_model.RecurrentLanguageModel.step", "steps.cached_history:step", applies="is_cached"),
+    Version("models.prefix_lm.PrefixLM.step", "steps.cached_transformer:lm_step", applies="is_cached_lm"),
     Version(
         "models.prompted_lm.PromptedLM.encode",
         "recording.prompts:encode_padded",
@@ -304,61 +206,18 @@ VERSIONS: tuple[Version, ...] = (
         applies="reads_at_once",
         test="recording/test_prompts_read_at_once.py",
     ),
-    Version(
-        "training.ctc.label_losses",
-        "updating.ctc_loss:label_losses_by_torch",
-        applies="has_kernel",
-        test="updating/test_ctc_loss.py",
-    ),
-    Version(
-        "models.hard_attention.chunk_values",
-        "updating.chunked_loss:emission_chunk",
-        applies="is_on_gpu",
-        test="updating/test_chunked_loss.py",
-    ),
-    Version(
-        "models.stems.Stem.ragged",
-        "layers.ragged_stem:ragged",
-        applies="is_on_gpu",
-        device="cuda",
-        test="layers/test_ragged_stem.py",
-    ),
-    Version(
-        "models.recurrent.LSTM.step",
-        "layers.recurrent:fused_lstm_cell",
-        applies="is_on_gpu",
-        device="cuda",
-        test="layers/test_recurrent.py",
-    ),
-    Version(
-        "models.recurrent.RecurrentStack.forward",
-        "layers.recurrent:padded",
-        applies="is_padded",
-        test="layers/test_recurrent.py",
-    ),
-    Version(
-        "models.recurrent.RecurrentStack.forward",
-        "layers.recurrent:by_cudnn",
-        applies="has_cudnn",
-        test="layers/test_recurrent.py",
-    ),
-    Version(
-        "models.recurrent.RecurrentStack.forward",
-        "layers.recurrent:lstm",
-        applies="is_lstm",
-        test="layers/test_recurrent.py",
-    ),
-    Version(
-        "models.recurrent.RecurrentStack.forward",
-        "layers.recurrent:deferred",
-        applies="is_trained",
-        test="layers/test_recurrent.py",
-    ),
+    Version("training.ctc.label_losses", "updating.ctc_loss:label_losses_by_torch", applies="has_kernel"),
+    Version("models.hard_attention.chunk_values", "updating.chunked_loss:emission_chunk", applies="is_on_gpu"),
+    Version("models.stems.Stem.ragged", "layers.ragged_stem:ragged", applies="is_on_gpu", device="cuda"),
+    Version("models.recurrent.LSTM.step", "layers.recurrent:fused_lstm_cell", applies="is_on_gpu", device="cuda"),
+    Version("models.recurrent.RecurrentStack.forward", "layers.recurrent:padded", applies="is_padded"),
+    Version("models.recurrent.RecurrentStack.forward", "layers.recurrent:by_cudnn", applies="has_cudnn"),
+    Version("models.recurrent.RecurrentStack.forward", "layers.recurrent:lstm", applies="is_lstm"),
+    Version("models.recurrent.RecurrentStack.forward", "layers.recurrent:deferred", applies="is_trained"),
     Version(
         "models.recurrent_decoder.RecurrentDecoder.run",
         "layers.recurrent_decoder:whole_layers",
         applies="is_layer_by_layer",
-        test="layers/test_recurrent_decoder.py",
     ),
     Version(
         "models.recurrent_decoder.RecurrentDecoder.run",
@@ -377,7 +236,6 @@ VERSIONS: tuple[Version, ...] = (
         "models.recurrent_decoder.RecurrentDecoder.run",
         "layers.recurrent_decoder:deferred_steps",
         applies="is_step_by_step",
-        test="layers/test_recurrent_decoder.py",
     ),
 )
 """The table of choices: among several versions of a function, the first that applies is used."""

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import CheckpointError, RecipeError, is_out_of_memory, warn
+from weft.runtime.replaceable import replaceable
 
 Result = TypeVar("Result")
 Rows = np.ndarray
@@ -45,6 +46,11 @@ def choose_device(name: str, *, given: str | None = None) -> torch.device:
         was_requested = " was requested, but" if given is None else ""
         raise RecipeError(f"{subject}{was_requested} this machine has no CUDA; use cpu or auto")
     return device
+
+
+@replaceable
+def start_device(device: torch.device) -> None:
+    """Begin what comes before the first computation on a device, if it can be done beside other work; here nothing."""
 
 
 def autocast_dtype(values: Tensor) -> torch.dtype:

@@ -41,7 +41,7 @@ from weft.runs.load import set_copy_table
 from weft.runs.locks import lock_run
 from weft.runs.model_card import TrainingStatus, model_card
 from weft.runs.weights import Tensors, WeightsOrigin
-from weft.runtime.devices import choose_device
+from weft.runtime.devices import choose_device, start_device
 from weft.text.tokenizer import Tokenizers, load_tokenizers
 from weft.training.diagnostics import Diagnostics
 from weft.training.distillation import check_teacher, freeze_teacher
@@ -142,10 +142,9 @@ def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions)
 def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
     workers = options.workers
-    device = choose_device(recipe.training.device)
-    if workers.world_size > 1:
-        device = workers.device(device)
-        workers.wait_for_main()
+    device = workers.device(choose_device(recipe.training.device))
+    start_device(device)
+    workers.wait_for_main()
     resume = options.resume or not workers.is_main  # the main process has created the run folder
     if resume:
         recipe = _resumed_recipe(folder, recipe)

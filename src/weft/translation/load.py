@@ -11,7 +11,7 @@ import torch
 from weft.errors import CheckpointError, SearchError, option, warn
 from weft.runs.length_limits import LengthLimits
 from weft.runs.load import LoadedRun, load_run
-from weft.runtime.devices import choose_device
+from weft.runtime.devices import choose_device, start_device
 from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def load(
     if engine not in ENGINES:
         raise SearchError(f"{option('engine', engine)}: unknown; use {', '.join(ENGINES)}")
     torch_device = choose_device(device, given=option("device", device))
+    start_device(torch_device)
     own_model = model is not None
     if own_model:
         engine = "torch"

@@ -16,7 +16,6 @@ from fixtures.simulated_graphs import simulate_graphs
 from weft.data.batching.batches import Position, StepBatches, StoredCorpus, side_budgets
 from weft.data.store.token_store import Batch, PairStore, TokenStore
 from weft.errors import DataError, WeftWarning
-from weft.fast.recording.compilation import compiling_ahead
 from weft.fast.recording.recorder import Recorder
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import (
@@ -381,8 +380,7 @@ def test_replayed_updates_are_plain_ones(
     context = TrainingContext(settings)
     rehearsed: list[object] = []
     monkeypatch.setattr(cuda_graph_update, "rehearse", lambda function: rehearsed.append(function()))
-    with compiling_ahead():
-        update = CudaGraphUpdate(captured, make_optimizer(captured, settings), context, pairs.corpus_size)
+    update = CudaGraphUpdate(captured, make_optimizer(captured, settings), context, pairs.corpus_size)
     assert len(rehearsed) == len(update.shape.likely_keys()) > 0
     assert all(parameter.grad is None for parameter in captured.parameters())
     expected = PlainUpdate(plain, make_optimizer(plain, settings), context)

@@ -7,7 +7,7 @@ On a GPU these are Triton's, on a CPU those in C. Both are kept on disk, where l
 from __future__ import annotations
 
 import tempfile
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ def warm_recipe(recipe: Recipe) -> Warmed:
     changes = {"steps": UPDATES, "validate_every": 0, "save_every": 0, "metric": "loss", "patience": 0}
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
     updates = 0
-    with tempfile.TemporaryDirectory() as folder, _compiling_ahead():
+    with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         with closing(train(recipe, run)) as events:
             for event in events:
@@ -57,14 +57,6 @@ def warm_run(run: Translator, **search: Any) -> Warmed:
         list(run.translate_lines(lines, **search))
         searches += 1
     return Warmed(_wait(str(run.device)), 0, searches)
-
-
-def _compiling_ahead() -> AbstractContextManager[None]:
-    if not HAS_KERNELS:
-        return nullcontext()
-    from weft.fast.recording.compilation import compiling_ahead
-
-    return compiling_ahead()
 
 
 def _wait(device: str) -> str:

@@ -1,14 +1,15 @@
-"""Triton kernels compiled in threads, all that an update needs at the same time, before they are launched.
+"""Triton kernels compiled all at the same time, before they are launched.
 
 Triton compiles a kernel when it is first launched with arguments of new types, and some versions have a C compiler make
 a function that launches it. That takes 0.3 to 3 seconds, one kernel after the other, and the device waits. Here a
-computation is first called without launching kernels of Triton (`rehearse`): those that are missing are compiled by
-threads (Triton releases the interpreter for most of the time), and a launch waits for its own kernel only. Triton keeps
-compiled kernels on disk, by source, versions of itself and its compiler, and kind of device; `weft warm` fills that
-cache, and what was rehearsed once is not rehearsed again (`Rehearsals`).
+computation, an update or a search, is first called without launching kernels of Triton (`rehearse`): those that are
+missing are compiled by another process (`weft.fast.recording.compiler_process`) or, until that is ready, by threads;
+a launch waits for its own kernel only. What Triton does once in a process begins when a device is chosen
+(`prepare_compiler`). Triton keeps compiled kernels on disk, by source, versions of itself and its compiler, and kind of
+device; `weft warm` fills that cache, and what was rehearsed once is not rehearsed again (`Rehearsals`).
 
-Equal to compiling at the first launch, which is also what happens if anything goes wrong here;
-tests/fast/recording/test_compilation.py.
+Equal to compiling at the first launch, which is also what happens if anything goes wrong here, and always with
+``WEFT_COMPILE_AHEAD=0``; tests/fast/recording/test_compilation.py.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from weft.fast.recording.compiler_process import KERNELS, CompilerProcess, KernelJob
 from weft.files import cache_folder
 
-KERNELS = Path(__file__).parents[1] / "triton"
-MAX_THREADS = 16
+MAX_THREADS, MAX_PROCESSES = 16, 3
 _rehearsing: ContextVar[bool] = ContextVar("kernels of Triton are compiled and not launched", default=False)
 _one_rehearsal = Lock()
 
@@ -95,12 +96,19 @@ class BackgroundCompilation:
     def __init__(self) -> None:
         self.threads = CompilerThreads(min(len(os.sched_getaffinity(0)), MAX_THREADS))
         self.submitted: list[Future[Any]] = []
+        self.process: CompilerProcess | None = None
+        self.processes_begun = 0
 
     def submit(self, key: Any, compile_kernel: Callable[[], Any], finish: Callable[[Any], None]) -> PendingKernel:
         """Called by Triton for a kernel that is missing."""
         from triton.runtime import driver
 
+        self.begin_process()
+
         def compile_with_launcher() -> Any:
+            with suppress(Exception):  # what is not in the cache afterwards is compiled here
+                if self.process is not None:
+                    self.process.compile(KernelJob.of(compile_kernel, driver.active.launcher_cls))
             kernel = compile_kernel()
             with suppress(Exception):  # is found in the cache at the first launch, or made then
                 driver.active.launcher_cls(kernel.src, kernel.metadata)
@@ -112,24 +120,53 @@ class BackgroundCompilation:
         finish(pending)
         return pending
 
+    def begin_process(self) -> None:
+        """Begin a process that compiles, unless there is one, or some have failed."""
+        if (self.process is None or self.process.has_ended) and self.processes_begun < MAX_PROCESSES:
+            self.processes_begun += 1
+            with suppress(Exception):
+                self.process = CompilerProcess()
+
 
 _compilation = BackgroundCompilation()
-_ahead: ContextVar[bool] = ContextVar("training compiles its kernels ahead", default=False)
+_preparation: Thread | None = None
+_begin = Lock()
 
 
 def compiles_ahead() -> bool:
-    """Whether training rehearses its updates: within `compiling_ahead`, or with ``WEFT_COMPILE_AHEAD=1``."""
-    return _ahead.get() or os.environ.get("WEFT_COMPILE_AHEAD") == "1"
+    """Whether updates and searches are rehearsed."""
+    return os.environ.get("WEFT_COMPILE_AHEAD") != "0"
 
 
-@contextmanager
-def compiling_ahead() -> Iterator[None]:
-    """Trainings that begin here rehearse their updates."""
-    token = _ahead.set(True)
-    try:
-        yield
-    finally:
-        _ahead.reset(token)
+def is_compiled_for(device: torch.device) -> bool:
+    return device.type == "cuda" and compiles_ahead()
+
+
+def prepare_compiler(device: torch.device) -> None:
+    """Begin, once in a process, what Triton does before the first kernel."""
+    global _preparation
+    with _begin:
+        if _preparation is None:
+            _preparation = Thread(target=_prepare, name="weft prepares kernels", daemon=True)
+            _preparation.start()
+
+
+def _prepare() -> None:
+    """Nothing of this uses the device: it may be in use."""
+    with suppress(Exception):  # whatever it is, it occurs again where it matters
+        folder = rehearsed_kernels()
+        if folder is None or not folder.exists():
+            _compilation.begin_process()
+        from triton.runtime import driver
+        from triton.runtime.cache import triton_key
+
+        _ = driver.active  # has a part of it compiled, if that is not in the cache
+        triton_key()  # is kept: the checksum of all of Triton
+
+
+def _wait_for_preparation() -> None:
+    if _preparation is not None:
+        _preparation.join()
 
 
 def rehearse(function: Callable[[], object]) -> None:
@@ -141,7 +178,8 @@ def rehearse(function: Callable[[], object]) -> None:
     """
     if not torch.cuda.is_available():
         return
-    state = torch.cuda.get_rng_state()
+    _wait_for_preparation()
+    states = torch.cuda.get_rng_state(), torch.get_rng_state()
     try:
         # in this thread: another would neither know of the rehearsal nor of the memory mode
         with _one_rehearsal, _compiling_only(), _ZeroedMemory(), torch.autograd.set_multithreading_enabled(False):
@@ -149,7 +187,13 @@ def rehearse(function: Callable[[], object]) -> None:
     except Exception:  # also: a version of Triton without what is used here
         return
     finally:
-        torch.cuda.set_rng_state(state)
+        torch.cuda.set_rng_state(states[0])
+        torch.set_rng_state(states[1])
+
+
+def is_rehearsing() -> bool:
+    """Whether this thread launches no kernels of Triton: what is computed has no meaning, and may not be kept."""
+    return _rehearsing.get()
 
 
 @contextmanager
@@ -195,24 +239,30 @@ class _ZeroedMemory(TorchDispatchMode):
         return result.zero_() if function.overloadpacket.__name__ in ALLOCATING else result
 
 
+def rehearsed_kernels() -> Path | None:
+    """The folder of the notes about these kernels, by their source, the versions that compile them and their cache."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    import triton
+
+    kept_in = os.environ.get("TRITON_CACHE_DIR") or os.environ.get("TRITON_HOME") or str(Path.home())
+    digest = hashlib.sha256(repr((torch.__version__, triton.__version__, kept_in)).encode())
+    for source in sorted(KERNELS.glob("*.py")):
+        digest.update(source.read_bytes())
+    return folder / "rehearsed" / digest.hexdigest()[:24]
+
+
 class Rehearsals:
     """A note in the cache (`weft.files.cache_folder`) that a computation was rehearsed on this machine."""
 
     def __init__(self, *computation: object) -> None:
         """``computation``: what determines which kernels it needs, by its ``repr``."""
         self.path: Path | None = None
-        folder = cache_folder()
-        if folder is None or not torch.cuda.is_available():
-            return
         with suppress(Exception):
-            import triton
-
-            versions = (torch.__version__, triton.__version__, torch.cuda.get_device_name())
-            kept_in = os.environ.get("TRITON_CACHE_DIR") or os.environ.get("TRITON_HOME") or str(Path.home())
-            digest = hashlib.sha256(repr((*versions, kept_in, computation)).encode())
-            for source in sorted(KERNELS.glob("*.py")):
-                digest.update(source.read_bytes())
-            self.path = folder / "rehearsed" / digest.hexdigest()[:24]
+            if torch.cuda.is_available() and (folder := rehearsed_kernels()) is not None:
+                digest = hashlib.sha256(repr((torch.cuda.get_device_name(), computation)).encode())
+                self.path = folder / digest.hexdigest()[:24]
 
     @property
     def are_done(self) -> bool:

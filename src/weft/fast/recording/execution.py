@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from weft.fast.overlap.prefetch import PrefetchingSearch
+from weft.fast.recording.compilation import is_rehearsing
 from weft.fast.recording.encoder import EncoderGraphs
 from weft.fast.recording.prompts import PromptGraphs
 from weft.fast.recording.search import CudaGraphLoop
+from weft.fast.recording.search_rehearsal import SearchRehearsals
 from weft.models.architecture import architecture_of
 from weft.models.interface import Model
 from weft.ragged import DeviceLayout, Layout, Ragged
@@ -79,13 +81,14 @@ class RecordedExecution(Execution):
         self.prompts = prompts
         self.read_prompts = None if prompts is None else prompts.read
         self.architecture = architecture_of(model)
+        self.rehearsals = SearchRehearsals(model, loop.device)
 
     def encode(self, batch: Ragged) -> Any:
         """The memory of sources, whose longest length is rounded up, so that fewer shapes occur."""
         longest = self._rounded_length(batch.layout.longest)
         if longest is None:
             return super().encode(batch)
-        memory = None if self.encoder is None else self.encoder.encode(batch, longest=longest)
+        memory = None if self.encoder is None or is_rehearsing() else self.encoder.encode(batch, longest=longest)
         if memory is not None:
             return memory
         kind = DeviceLayout if self.device.type == "cuda" else Layout
@@ -107,7 +110,10 @@ class RecordedExecution(Execution):
 
     def begin(self, engine: TorchEngine, request: TranslationRequest) -> PrefetchingSearch | None:
         """A search of batches that are encoded ahead; None where an observer sees every step."""
-        return None if request.observer is not None else PrefetchingSearch(engine, self.loop, request)
+        if request.observer is not None:
+            return None
+        self.rehearsals.before(engine, request)
+        return PrefetchingSearch(engine, self.loop, request)
 
     def idle_event(self) -> Event:
         return self.loop.idle

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from weft.attention.multihead import KeysValues
+from weft.fast.recording.compilation import is_rehearsing
 from weft.fast.recording.encoder import MAX_GRAPHS, MAX_ROWS
 from weft.fast.recording.recorder import RecordedFunction, Recorder
 from weft.fast.steps.kv_cache import LENGTH_MULTIPLE
@@ -55,7 +56,8 @@ class PromptGraphs(Recorder[PromptGraph]):
         rows, length = tokens_BT.shape
         missing = -length % LENGTH_MULTIPLE
         shape, limit = (rows, length + missing), self.model.stack.max_positions
-        if rows > MAX_ROWS or (limit is not None and length + missing > limit) or self.is_new(shape):
+        is_long = limit is not None and length + missing > limit
+        if rows > MAX_ROWS or is_long or is_rehearsing() or self.is_new(shape):
             return self.model.read_prompts(rectangle(tokens_BT), memory)
         padded_BT = functional.pad(tokens_BT, (0, missing))
         with self.lock:

@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 import torch
 
+from weft.fast.recording.compilation import is_rehearsing
 from weft.runtime.switches import collection_paused
 
 Recording = TypeVar("Recording")
@@ -98,6 +99,8 @@ class Recorder(Generic[Recording]):
         Nothing may be freed by the garbage collector during a capture: to free a graph, an event or page-locked memory
         would invalidate it.
         """
+        if is_rehearsing():
+            raise RuntimeError("a rehearsal launches no kernels that a graph could replay")
         graph = torch.cuda.CUDAGraph()
         stream = training_stream or _capture_stream(torch.cuda.current_device())
         with _capturing, collection_paused():
