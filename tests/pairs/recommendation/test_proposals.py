@@ -77,7 +77,7 @@ def test_a_language_of_commands_has_no_race(tmp_path: Path) -> None:
     """Neither validation pairs nor held-out structures tell candidates apart; a longer training does more."""
     [alone] = propose(recommended(tmp_path, kinds.commands(2_000)), [], "cpu")
     assert alone.name == "location" and alone.by_structure is False
-    assert alone.alone is not None and alone.alone.startswith("neither validation pairs nor held-out structures")
+    assert alone.alone is not None and alone.alone.startswith("no validation pairs tell networks for commands apart")
 
 
 def with_pairs(recommendation: Recommendation, count: int) -> Recommendation:

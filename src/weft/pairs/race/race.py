@@ -172,8 +172,8 @@ class Race:
 
     def _note(self, probe: Probe) -> None:
         numbers = {"value": probe.value, "step": probe.step, "steps": probe.steps, "seconds": probe.used}
-        numbers |= {"outputs": probe.outputs, "step_seconds": probe.step_seconds, "speed": probe.speed}
-        self.record.note(probe.standing, **numbers)
+        numbers |= {"outputs": probe.outputs, "step_seconds": probe.step_seconds}
+        self.record.note(probe.standing, **numbers, speed=probe.speed)
         self._save()
 
     def _save(self) -> None:

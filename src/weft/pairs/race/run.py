@@ -98,9 +98,11 @@ def _decide(run: PlannedRun, options: TrainingOptions, record: RaceRecord) -> Ge
     """Race the candidates, if there are several and there is time for that."""
     recommended = _Decision(run.candidates[0])
     if len(run.candidates) < 2 or run.limit is None:
-        skipped = tuple(RaceSkipped(0, candidate.alone) for candidate in run.candidates if candidate.alone is not None)
-        yield from skipped
-        return recommended._replace(events=skipped)
+        if recommended.candidate.alone is None:
+            return recommended
+        alone = RaceSkipped(0, recommended.candidate.alone)
+        yield alone
+        return recommended._replace(events=(alone,))
     times = race_times(run.limit.remaining() + record.elapsed, len(run.candidates))
     reason = too_short_before(times)
     if not has_corpus(run.recipe, "valid") or not run.recipe.training.validate_every:

@@ -29,11 +29,8 @@ Kind = Literal["hard", "location", "recurrent", "transformer"]
 MAX_CANDIDATES = 3
 MANY_SENTENCES, MANY_PAIRS = 10_000, 100_000
 """Pairs of sentences, and of other texts than words, from which on a recurrent network is not worth a try."""
-COMMANDS_ALONE = (
-    "neither validation pairs nor held-out structures tell networks for commands apart; one longer training"
-)
-COMMANDS_ALONE += " does more"
-MANY_ALONE = "with that many pairs a Transformer has won every race, so it has all of the time"
+COMMANDS_ALONE = "no validation pairs tell networks for commands apart; one longer training does more"
+MANY_ALONE = "with so many pairs a Transformer has won every race; it has all of the time"
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
 OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
