@@ -30,7 +30,7 @@ MAX_CANDIDATES = 3
 MANY_SENTENCES, MANY_PAIRS = 10_000, 100_000
 """Pairs of sentences, and of other texts than words, from which on a recurrent network is not worth a try."""
 COMMANDS_ALONE = "no validation pairs tell networks for commands apart; one longer training does more"
-MANY_ALONE = "with so many pairs a Transformer has won every race; it has all of the time"
+MANY_ALONE = "a Transformer has won every race of {pairs:,} pairs and more; it has all of the time"
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
 OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
@@ -92,7 +92,7 @@ def propose(
         choices += [choice for choice in schedule if choice.topic in ("steps", "learning rate")]
         candidates += _candidate(recommendation, kind, choices, changed)
     if len(candidates) == 1:
-        return [replace(candidates[0], alone=MANY_ALONE)]
+        return [replace(candidates[0], alone=MANY_ALONE.format(pairs=_many(task)))]
     smoothing = tree["training"].get("label_smoothing", 0.1)
     is_given = ["training", "label_smoothing"] in map(list, given)
     if len(candidates) < MAX_CANDIDATES and not task.is_formal and not is_given:
@@ -134,12 +134,16 @@ def _other_kinds(profile: PairProfile, task: TaskProfile, chosen: Kind) -> list[
     numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if task.is_word_level and not numbers:  # numbers are not in the order of what they stand for
         kinds.append("hard")
-    are_sentences = task.kind in ("text", "correction")
-    if task.is_word_level or profile.pairs < (MANY_SENTENCES if are_sentences else MANY_PAIRS):
+    if task.is_word_level or profile.pairs < _many(task):
         kinds.append("recurrent")
     many_words = task.is_word_level and profile.pairs >= FEW_WORDS
     kinds.insert(len(kinds) - many_words, "transformer")
     return [kind for kind in kinds if kind != chosen]
+
+
+def _many(task: TaskProfile) -> int:
+    """Pairs from which on a recurrent network is not worth a try."""
+    return MANY_SENTENCES if task.kind in ("text", "correction") else MANY_PAIRS
 
 
 def _network(kind: Kind, profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device) -> list[Choice]:
