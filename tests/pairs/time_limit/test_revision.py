@@ -142,8 +142,8 @@ def test_the_event_has_its_numbers() -> None:
     )
     slower = Revised(1, 2, 3, 0.1, 0.2, 100, 4.0, 2.5)
     assert str(slower) == (
-        "the plan is revised at step 1: 2 steps instead of 3, since a validation takes 4 s instead of 2.5 s; validations "
-        "translate 100 sentences"
+        "the plan is revised at step 1: 2 steps instead of 3, since a validation takes 4 s instead of 2.5 s; "
+        "validations translate 100 sentences"
     ), "steps became faster, so that they are not the reason"
 
 

@@ -1,9 +1,9 @@
 """Recipes beside the recommended one that differ from it in kind; a race (`weft.pairs.race`) decides between them.
 
 The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
-they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
-only one other kind, the recommended network with or without label smoothing. Units, splits, metric and search are those
-of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same metric.
+they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer. Units, splits,
+metric and search are those of the recommended recipe, so that all candidates share one tokenized corpus and are judged
+by the same metric.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from weft.recipe import Recipe, make_recipe
 
 Kind = Literal["hard", "location", "recurrent", "transformer"]
 
-MAX_CANDIDATES = 3
 MANY_SENTENCES, MANY_PAIRS = 10_000, 100_000
 """Pairs of sentences, and of other texts than words, from which on a recurrent network is not worth a try."""
 COMMANDS_ALONE = "no validation pairs tell networks for commands apart; one longer training does more"
@@ -84,24 +83,16 @@ def propose(
         return candidates
     if are_commands(profile, task):
         return [replace(candidates[0], alone=COMMANDS_ALONE)]
-    for kind in _other_kinds(profile, task, chosen):
+    if not (others := _other_kinds(profile, task, chosen)):
+        return [replace(candidates[0], alone=MANY_ALONE.format(pairs=_many(task)))]
+    for kind in others:
         choices = _network(kind, profile, task, tree, device)
         changed = {"model": _model(choices, tree["model"])}
         schedule = choose_training(profile, task, {**tree, **changed}, device)
         changed["training"] = _schedule(schedule, given)
         choices += [choice for choice in schedule if choice.topic in ("steps", "learning rate")]
         candidates += _candidate(recommendation, kind, choices, changed)
-    if len(candidates) == 1:
-        return [replace(candidates[0], alone=MANY_ALONE.format(pairs=_many(task)))]
-    smoothing = tree["training"].get("label_smoothing", 0.1)
-    is_given = ["training", "label_smoothing"] in map(list, given)
-    if len(candidates) < MAX_CANDIDATES and not task.is_formal and not is_given:
-        value = 0.1 if smoothing == 0 else 0.0
-        name = "smoothed" if value else "unsmoothed"
-        settings = {"training.label_smoothing": value}
-        choice = Choice("label smoothing", f"{value:g}", "on trial against the usual", settings)
-        candidates += _candidate(recommendation, name, [choice], {"training": {"label_smoothing": value}})
-    return [replace(candidate, by_structure=is_formal) for candidate in candidates[:MAX_CANDIDATES]]
+    return [replace(candidate, by_structure=is_formal) for candidate in candidates]
 
 
 def _recommended(recommendation: Recommendation, name: str) -> CandidateRecipe:
@@ -196,11 +187,10 @@ def _schedule(choices: list[Choice], given: Sequence[Sequence[str]]) -> dict[str
 def _candidate(
     recommendation: Recommendation, name: str, choices: list[Choice], changed: dict[str, dict[str, Any]]
 ) -> list[CandidateRecipe]:
-    """The recommended recipe with another [model] or other settings of [training]; none if they contradict the rest."""
+    """The recommended recipe with another [model] and its settings of [training]; none if they contradict the rest."""
     tree = deepcopy(recommendation.settings)
-    if "model" in changed:
-        tree["model"] = changed["model"]
-    tree["training"] = {**tree.get("training", {}), **changed.get("training", {})}
+    tree["model"] = changed["model"]
+    tree["training"] = {**tree.get("training", {}), **changed["training"]}
     tree.setdefault("name", recommendation.recipe.name)
     try:
         variant = make_recipe(tree)
@@ -208,11 +198,8 @@ def _candidate(
         return []
     recipe = recommendation.recipe.model_copy(update={"model": variant.model, "training": variant.training})
     topics = {choice.topic for choice in choices}
-    dropped = OF_THE_MODEL if "model" in changed else frozenset()
-    kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | dropped]
+    kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | OF_THE_MODEL]
     chosen = [*kept, *(choice.line() for choice in choices)]
     lines = (*chosen, *export_lines(recipe), *(f"warning: {text}" for text in recommendation.warnings))
     summary = ", ".join(choice.value for choice in choices if choice.topic in ("model", "attention"))
-    if not summary:
-        summary = ", ".join(f"{choice.topic} {choice.value}" for choice in choices)
     return [CandidateRecipe(name, summary, "another kind than the rules chose", recipe, lines)]
