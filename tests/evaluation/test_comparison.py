@@ -10,6 +10,7 @@ import pytest
 
 import weft
 from weft.data.pairs import Pair
+from weft.evaluation.comparison import matches_of
 from weft.translation.translator import Translator
 
 TEXTS = [("a b c", "a b c"), ("b a", "b a"), ("c", "b"), ("a c", "a c"), ("b", "b"), ("a b", "a")]
@@ -123,3 +124,10 @@ def test_refusals(copier: Translator, tiny: Any, tmp_path: Path) -> None:
     assert refused(of_recipe({"model.kind": "language_model"}), copier) == (
         "run 1: a language model without prompts has no outputs to compare"
     )
+
+
+def test_what_is_right() -> None:
+    """Sentences, whose metrics do not say: other spaces, such as before a French question mark, are not an error."""
+    narrow = "occupé\u202f?"
+    assert matches_of(["bleu", "chrf"])("occupé ?", [narrow]) and not matches_of(["bleu"])("occupée ?", [narrow])
+    assert not matches_of(["bleu", "exact_match"])("occupé ?", [narrow]), "identity is what that metric judges"

@@ -24,7 +24,7 @@ from weft.evaluation.significance import (
     p_value,
     score_interval,
 )
-from weft.evaluation.top_k import Matches, is_identical
+from weft.evaluation.top_k import Matches, has_same_tokens
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.translation.results import Translation
@@ -273,8 +273,8 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def matches_of(names: Sequence[str]) -> Matches:
-    """When an output is right: by the first metric that says so, or if it is identical to a reference."""
-    return next((matches for name in names if (matches := METRICS[split_name(name)[0]].matches)), is_identical)
+    """When an output is right: by the first metric that says so, or if it is a reference but for white space."""
+    return next((matches for name in names if (matches := METRICS[split_name(name)[0]].matches)), has_same_tokens)
 
 
 class RunResult(NamedTuple):

@@ -28,7 +28,7 @@ from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import GivenPairs, as_source, check_unused
 from weft.pairs.state_index import keep_states
-from weft.pairs.time_limit.budget import MAX_LENGTHENING, TimeLimit
+from weft.pairs.time_limit.budget import MAX_LENGTHENING, Speed, TimeLimit
 from weft.pairs.time_limit.fitting import evaluation_items_within, fit_run
 from weft.pairs.time_limit.revision import train_revised
 from weft.recipe import Recipe, parse_change
@@ -226,12 +226,12 @@ def train_run(
 
 
 def train_planned(
-    run: PlannedRun, options: TrainingOptions, *, models: int = 0, step_seconds: float | None = None
+    run: PlannedRun, options: TrainingOptions, *, models: int = 0, observed: Speed | None = None
 ) -> Events:
-    """The events of a planned run without a race; ``models`` and ``step_seconds`` as in `fit_run`."""
+    """The events of a planned run without a race; ``models`` and ``observed`` as in `fit_run`."""
     fit = None
     if run.limit is not None:
-        fit = partial(fit_run, limit=run.limit, models=models, step_seconds=step_seconds)
+        fit = partial(fit_run, limit=run.limit, models=models, observed=observed)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
     lengthening = MAX_LENGTHENING if models == 1 else 1.0
     training = train_revised(run.recipe, run.folder, options, lengthening)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from weft.data.preparation import read_corpus
+from weft.data.preparation import find_corpora, read_corpus
 from weft.errors import DataError
-from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual, closest
+from weft.pairs.distillation import corpora
+from weft.pairs.distillation.corpora import DistilledCorpora, check_monolingual, closest, made_items
 from weft.pairs.distillation.method import Method
 from weft.recipe import Recipe, make_recipe
 from weft.recipe.data import DataSettings, NamedCorpus, TableFile
@@ -93,6 +94,29 @@ def test_the_pipeline_applies_once(copier: Translator) -> None:
     [line] = Path("work/train-1.jsonl").read_text("utf-8").splitlines()
     assert json.loads(line) == {"source": "A B", "target": copier.translate("a a b").text}
     assert targets(recipe)[0][0] == "a a b" and settings.pipeline
+
+
+def test_steps_that_make_pairs_make_sources_for_the_teacher(
+    copier: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, in place of the targets that they make: the student reads no further variants."""
+    group = [["a", "x"], ["b", "y"]]
+    Path("symbols.tsv").write_text("a c\tx z\nb b\ty y\n", "utf-8")
+    data = {"train": "symbols.tsv", "pipeline": [{"kind": "exchange", "groups": [group]}], "variants": 8}
+    settings, recipe = written(data, copier, references=0.5)
+    new = ["b c", "a a"]
+    assert sorted(source for source, _ in targets(recipe)) == sorted(["a c", "b b", *new, "a c", "b b"])
+    rows = [json.loads(line) for line in Path("work/train-1.jsonl").read_text("utf-8").splitlines()]
+    assert {row["source"]: row["target"] for row in rows if row["source"] in new} == {
+        text: copier.translate(text).text for text in new
+    }
+    assert settings.pipeline == [] and settings.variants == 1 and weights(settings) == [2.0, 2.0]
+    monkeypatch.setattr(corpora, "MOST_MADE", 1)
+    before = make_recipe({"data": data})
+    [entry] = find_corpora(before, "train")
+    assert len([*made_items(before, entry)]) == 1
+    noisy, _ = written({**data, "pipeline": [*data["pipeline"], {"kind": "noise", "drop": 0.1}]}, copier)  # type: ignore[misc]
+    assert [step.kind for step in noisy.pipeline] == ["noise"] and noisy.variants == 8
 
 
 def test_sources_of_several_columns(copier: Translator) -> None:

@@ -153,7 +153,11 @@ def test_an_ensemble_teaches(teacher: Path) -> None:
 
 def test_pairs_of_a_program_with_some_held_out(teacher: Path) -> None:
     pairs = [(pair.source, pair.target) for pair in pairs_of(teacher, "train")][:60]
-    run(weft.distill(teacher, pairs, "student", references=0.5, changes=["training.steps=3"], evaluate=False))
+    run(
+        weft.distill(
+            teacher, pairs, "student", references=0.5, changes=["training.steps=3", "data.pipeline=[]"], evaluate=False
+        )
+    )
     recipe = weft.load_recipe("student/recipe.toml")
     assert len(recipe.data.train) == 2 and not any(recipe.data.holdout.model_dump().values())
     names = ("train-1", "references-1", "valid-1", "test-1")

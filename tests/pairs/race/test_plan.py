@@ -10,7 +10,10 @@ from weft.pairs.race.plan import (
     RaceTimes,
     TrainedModel,
     further_model,
+    opens_too_long,
+    race_seconds,
     race_times,
+    rung_ends,
     rung_lengths,
     too_short,
     too_short_before,
@@ -30,6 +33,14 @@ def test_the_race_takes_its_share(candidates: int, probe: float) -> None:
     expected = {2: 30 / 2, 3: 30 / 2.5, 4: 30 / (4 * 0.5 + 2 * 0.5)}[candidates]
     assert times.probe == pytest.approx(expected)
     assert probe * 100 >= times.probe
+
+
+def test_half_as_long_if_preparing_candidates_takes_half_of_the_time() -> None:
+    assert race_seconds(20.0, 3) == 50.0
+    assert not opens_too_long([30.0], 1, 50.0), "the first one has prepared the pairs, too"
+    assert not opens_too_long([30.0, 8.0, 8.0], 3, 50.0) and opens_too_long([0.0, 8.0, 9.0], 3, 50.0)
+    assert rung_ends(3, shortened=False) == [0.5, 1.0] and rung_ends(3, shortened=True) == [0.25, 0.5]
+    assert rung_ends(2, shortened=False) == [1.0] and rung_ends(1, shortened=False) == []
 
 
 def test_rungs_double() -> None:

@@ -117,6 +117,22 @@ def test_candidates_that_took_long_to_open_race_for_half_as_long(
     }
 
 
+@pytest.mark.parametrize(("opening", "left_out"), [(12.0, False), (13.0, True)])
+def test_candidates_that_there_is_no_time_to_prepare_are_left_out(
+    tmp_path: Path, clock: Clock, opening: float, left_out: bool
+) -> None:
+    """Three probes of 20 s take 50 s, and 25 s are two openings of 12.5 s."""
+    training = MadeUpTraining(clock, SCORES, opening_seconds=opening)
+    events = [*make_race(training, tmp_path / "run", seconds=20.0).events()]
+    out = [event for event in events if isinstance(event, Eliminated)]
+    assert ("wide" not in training.trained) == left_out and (out[0].step == 0) == left_out
+    reason = "preparing one more candidate takes 13 s of the 50 s for the training of all"
+    assert (out[0].name, out[0].reason == reason) == ("wide", left_out)
+    [started] = [event for event in events if isinstance(event, RaceStarted)]
+    assert ("wide" not in started.candidates) == left_out and started.seconds == 10.0
+    assert isinstance(events[-1], RaceWon) and set(training.trained) | {"wide"} == {*SCORES}
+
+
 def test_they_train_in_turns(tmp_path: Path, clock: Clock) -> None:
     training = MadeUpTraining(clock, SCORES)
     scored = [event for event in make_race(training, tmp_path / "run").events() if isinstance(event, ProbeScored)]

@@ -248,3 +248,27 @@ def test_models_that_copy_have_no_student() -> None:
     copying, other = further("django"), further("multi30k-transformer")
     assert (copying.distill, copying.planned) == (None, 1)
     assert (other.distill, other.planned) == (run_module.distill_ensemble, models.MAX_MODELS)
+
+
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")
+def test_the_speed_of_the_winner_is_that_of_its_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled and captured once more to measure it."""
+    measured = []
+
+    def measure(*_: Any, **__: Any) -> Speed:
+        measured.append(Speed(step=36.0, startup=7.0, loss=0.25, sentence=0.125))
+        return measured[-1]
+
+    monkeypatch.setattr(fitting, "measure", measure)
+    monkeypatch.setattr(probe, "MIN_OBSERVED", 1)
+    monkeypatch.setattr(probe.Probe, "step_seconds", 50.0)
+    events = race()
+    for event in events:
+        if isinstance(event, Fitted):
+            break
+    events.close()  # type: ignore[attr-defined]
+    assert len(measured) == 3, "of the candidates"
+    assert isinstance(event, Fitted) and event.step_seconds == 50.0
+    record = RaceRecord(Path("runs/mine"))
+    record.content = json.loads(Path("runs/mine/race/race.json").read_text("utf-8"))
+    assert record.speed == Speed(step=50.0, startup=0.0, loss=0.25, sentence=0.125)

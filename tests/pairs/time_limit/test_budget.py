@@ -224,8 +224,9 @@ class TestLengthened:
             (100.0, 2_000, 0),  # a run takes 200 s: it is cut, not lengthened
             (300.0, 2_880, 1),  # 288 s are planned
             (416.0, 3_980, 1),
-            (720.0, 6_900, 1),  # two runs and a distillation would take 700 s of the 691 that are planned
-            (730.0, 2_000, 2),  # they fit
+            (510.0, 4_880, 1),  # two runs and a distillation of 140 s each would take 490 s, which are just not planned
+            (512.0, 1_400, 2),  # they fit, with 70 % of the steps
+            (730.0, 2_000, 2),
             (930.0, 2_540, 2),
             (940.0, 2_000, 3),
             (5_000.0, 6_400, 6),

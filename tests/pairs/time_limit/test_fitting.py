@@ -152,6 +152,8 @@ def test_a_probe_has_all_of_its_validations(
     recipe = tiny({"training.steps": 1_000, "training.validate_every": 50, "training.warmup": 100})
     new = NewRun(recipe, *[None] * 2, [], torch.device("cpu"))  # type: ignore[arg-type]
     new = new._replace(prepared=SimpleNamespace(data=None))  # type: ignore[arg-type]
-    settings = fitting.fit_probe(new, 100.0, validations=4).recipe.training
+    fitted, measured = fitting.fit_probe(new, 100.0, validations=4)
+    settings = fitted.recipe.training
+    assert measured == Speed(step=1.0, startup=startup, sentence=sentence)
     assert (settings.steps, settings.valid_sentences) == (steps, sentences)
     assert settings.steps == 4 * settings.validate_every

@@ -39,6 +39,7 @@ class Exchange(Step):
     """Permute the symbols of each group at random, on both sides of a pair."""
 
     is_random: ClassVar[bool] = True
+    makes_pairs: ClassVar[bool] = True
     kind: Literal["exchange"] = Field("exchange", description="permute interchangeable symbols of both sides")
     groups: Groups = Field(description="groups of symbols, each [source symbol, target symbol]")
 
@@ -74,6 +75,7 @@ class Substitute(Step):
     """Replace phrases by others of their group, on both sides of a pair."""
 
     is_random: ClassVar[bool] = True
+    makes_pairs: ClassVar[bool] = True
     kind: Literal["substitute"] = Field("substitute", description="replace phrases by others that fit in their place")
     groups: Groups = Field(description="groups of phrases, each [source phrase, target phrase]")
     probability: Probability = Field(0.5, description="probability that a phrase is replaced")

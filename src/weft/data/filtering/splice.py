@@ -58,6 +58,7 @@ class Splice(Step):
     """Put the last part of another pair in the place of that of a pair, where both have the same aligned units."""
 
     is_random: ClassVar[bool] = True
+    makes_pairs: ClassVar[bool] = True
     kind: Literal["splice"] = Field("splice", description="join the parts of two words where both have the same units")
     probability: Probability = Field(0.5, description="probability that a pair gets the last part of another")
     context: Count = Field(2, description="units at which two words are joined, equal in both")

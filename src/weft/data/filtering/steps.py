@@ -43,6 +43,8 @@ class Step(StepSettings):
     """Whether validation and test pairs skip it."""
     is_random: ClassVar[bool] = False
     """Whether it draws random numbers; `apply` then gets a key that is different for every such step."""
+    makes_pairs: ClassVar[bool] = False
+    """Whether it makes new pairs out of several, whose sources a teacher can translate."""
 
     def for_evaluation(self) -> Step:
         """The step that validation and test pairs go through, if they do not skip it."""

@@ -6,6 +6,8 @@
     RUN.distillation/valid-1.jsonl        those that it holds out, and test-1.jsonl
 
 Sources are written as they are in the corpus: the pipeline and the tag of a corpus apply when the student is trained.
+Steps of data.pipeline that make new pairs (`splice`, `exchange`, `substitute`) are an exception: they make further
+sources for the teacher, which knows their targets better, and are left out when the student is trained.
 A mixture with references has weights: the share of the references, spread over the corpora in proportion to theirs.
 """
 
@@ -16,8 +18,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.pairs import Pair
@@ -34,10 +37,13 @@ from weft.text.columns import split_columns
 from weft.training.events import Event
 
 if TYPE_CHECKING:
+    from weft.data.filtering.steps import Step
     from weft.translation.translator import Translator
 
 MIXED = ("tag", "first_step", "last_step")
 """Settings of a corpus that hold for the teacher's outputs too."""
+MOST_MADE = 10_000
+"""Sources that the pipeline makes for the teacher at most, for each corpus."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class DistilledCorpora(NamedTuple):
         entries = find_corpora(recipe, "train")
         outputs = []
         for number, entry in enumerate(entries, 1) if self.method.uses_outputs else ():
-            items = partial(corpus_items, recipe, entry)
+            items = partial(all_items, recipe, entry)
             outputs.append((yield from self._write(f"train-{number}", items)))
         added = []
         for number, file in enumerate(self.monolingual, 1):
@@ -82,6 +88,10 @@ class DistilledCorpora(NamedTuple):
         train = self._mixture(entries, outputs, added)
         splits = {split: self._evaluation_pairs(split) for split in ("valid", "test") if has_corpus(recipe, split)}
         kept = data.model_dump(mode="json", exclude_none=True, exclude={"holdout", "prepared"})
+        if self.method.uses_outputs and any(step.makes_pairs for step in pipeline_steps(recipe, CorpusSettings())):
+            steps = [step for step in data.pipeline if not cast("Step", step).makes_pairs]
+            kept["pipeline"] = [step.model_dump(mode="json") for step in steps]
+            kept["variants"] = data.variants if any(cast("Step", step).is_random for step in steps) else 1
         return DataSettings.model_validate({**kept, "train": train, **splits})
 
     def _write(
@@ -172,6 +182,32 @@ class DistilledCorpora(NamedTuple):
 def corpus_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[SourceText]:
     """The sources of a corpus, each with its pair."""
     return (SourceText(read.seen.source, read.stored) for read in read_entry(recipe, entry, Counter()))
+
+
+def made_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[SourceText]:
+    """New sources from the pairs of a corpus, at most `MOST_MADE`, by the steps of data.pipeline that make new pairs.
+
+    Other ones than the teacher was trained on, whose made-up targets it has learned by heart.
+    """
+    steps = pipeline_steps(recipe, entry.settings)
+    making = [step for step in steps if step.makes_pairs]
+    if not making:
+        return
+    pairs = [read.stored for read in read_entry(recipe, entry, Counter())]
+    evaluation = Pipeline(steps, seed=recipe.seed).for_evaluation()
+    given = {pair.source for pair in pairs}
+    new: dict[str, Pair] = {}
+    for variant in range(recipe.data.variants, 2 * recipe.data.variants):
+        made = Pipeline(making, seed=recipe.seed).run(pairs, variant).pairs
+        new |= {pair.source: pair for pair in made if pair.source not in given}
+    for pair in islice(new.values(), MOST_MADE):
+        for seen in evaluation.run([pair]).pairs:
+            yield SourceText(seen.source, pair)
+
+
+def all_items(recipe: Recipe, entry: CorpusEntry) -> Iterator[SourceText]:
+    """The sources of a corpus, and those that its pipeline makes."""
+    return chain(corpus_items(recipe, entry), made_items(recipe, entry))
 
 
 def monolingual_items(recipe: Recipe, file: Path) -> Iterator[SourceText]:

@@ -89,8 +89,7 @@ class FurtherModels:
         """Train the run, and further models of its recipe."""
         start = time.monotonic()
         finished: Finished | None = None
-        observed = self.record.step_seconds
-        training = train_planned(self.run, self.options, models=self.planned, step_seconds=observed)
+        training = train_planned(self.run, self.options, models=self.planned, observed=self.record.speed)
         with closing(training) as events:
             for event in self._observed(events):
                 if isinstance(event, Started):

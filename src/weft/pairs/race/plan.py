@@ -17,6 +17,9 @@ MIN_PROBE_SECONDS = 5.0
 """A probe is at least this long …"""
 MIN_PROBE_STEPS = 100
 """… and has at least this many steps."""
+MOST_OPENING = 0.5
+"""If preparing the candidates takes this fraction of the time of the race, probes are half as long; if preparing two
+takes that, there is no third."""
 NEEDED_SHARE = 0.25
 """The winner must have time for this fraction of the recipe's steps, or there is no race."""
 PROBE_VALIDATIONS = 4
@@ -42,27 +45,33 @@ class RaceTimes(NamedTuple):
 
 def race_times(seconds: float, candidates: int) -> RaceTimes:
     """The share of each candidate: a probe of p seconds takes p / 2 of every candidate, then p / 2 of the survivors."""
-    sizes = rung_sizes(candidates, finalists=1)[:-1]
-    units = sum(size * length for size, length in zip(sizes, rung_lengths(len(sizes)), strict=True))
     race = RACE_SHARE * seconds
-    return RaceTimes(race / max(units, 1.0), seconds - race)
+    return RaceTimes(race / max(race_seconds(1.0, candidates), 1.0), seconds - race)
 
 
-def rung_ends(probe_seconds: float, candidates: int, opening: Sequence[float]) -> list[float]:
-    """The share of a probe at which each rung ends.
-
-    ``opening``: the seconds that each candidate took to open: to build the model, to compile kernels, to measure the
-    speed. The first one prepared the pairs too, which the winner needs anyway, so it counts as much as the others. If
-    all together took half of the time of the race or more, probes end at half of their steps. Their learning rate does
-    not decay, so that they lose nothing but time. On an H200 that eight races shared, 77 s of 258 s were planned, and
-    100 to 160 s taken.
-    """
+def race_seconds(probe_seconds: float, candidates: int) -> float:
+    """The time in which all candidates are trained, with the elimination of some."""
     sizes = rung_sizes(candidates, finalists=1)[:-1]
-    lengths = rung_lengths(len(sizes))
-    planned = probe_seconds * sum(size * length for size, length in zip(sizes, lengths, strict=True))
-    each = fmean(opening[1:]) if len(opening) > 1 else 0.0
-    whole = 0.5 if each * candidates >= 0.5 * planned else 1.0
-    return [whole * sum(lengths[: rung + 1]) for rung in range(len(sizes))]
+    return probe_seconds * sum(size * length for size, length in zip(sizes, rung_lengths(len(sizes)), strict=True))
+
+
+def opens_too_long(opening: Sequence[float], candidates: int, race: float) -> bool:
+    """Whether preparing so many candidates takes a large part of the time of the race.
+
+    ``opening``: the seconds that each one so far took to open: to build the model, to compile kernels, to measure the
+    speed. The first one prepared the pairs too, which the winner needs anyway, so it counts as much as the others. On
+    an H200 that eight races shared, 77 s of 258 s were planned for a race, and 100 to 160 s taken.
+    """
+    return len(opening) > 1 and fmean(opening[1:]) * candidates >= MOST_OPENING * race
+
+
+def rung_ends(candidates: int, *, shortened: bool) -> list[float]:
+    """The share of a probe at which each rung ends; half of that if ``shortened``.
+
+    The learning rate of a probe does not decay, so that it loses nothing but time.
+    """
+    lengths = rung_lengths(len(rung_sizes(candidates, finalists=1)) - 1)
+    return [(0.5 if shortened else 1.0) * sum(lengths[: rung + 1]) for rung in range(len(lengths))]
 
 
 def rung_lengths(rungs: int) -> list[float]:

@@ -12,6 +12,7 @@ from weft.pairs.race.events import ProbeScored
 from weft.pairs.race.plan import MOST_OVERTIME, OVERTIME, PROBE_VALIDATIONS
 from weft.pairs.recommendation.proposals import CandidateRecipe
 from weft.pairs.time_limit import fitting
+from weft.pairs.time_limit.budget import Speed
 from weft.pairs.time_limit.speed import update_speed
 from weft.recipe import Recipe
 from weft.runtime.activity import activity
@@ -30,7 +31,8 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     """The recipe of a candidate with the validations of a probe, and a learning rate that does not decay after warmup.
 
     Steps and validations are fitted to the time later. In the few steps of a probe a rate that decays to zero learns
-    less. In a formal language some structures are held out, for the probe only: the winner is trained on all pairs.
+    less, and the mean of checkpoints that are far apart is worse than the last. In a formal language some structures
+    are held out, for the probe only: the winner is trained on all pairs.
     """
     recipe, settings = candidate.recipe, candidate.recipe.training
     if candidate.by_structure and not recipe.data.holdout.structure:
@@ -39,17 +41,18 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     changes = {
         "valid_sentences": min(settings.valid_sentences, PROBE_SENTENCES),
         "patience": 0,
+        "average": 1,
         "schedule": "constant",
     }
     return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 
 
-def fit_probe(run: NewRun, *, seconds: float, check: Callable[[Fitted], None]) -> FittedRun:
+def fit_probe(run: NewRun, *, probe: Probe, check: Callable[[Fitted], None]) -> FittedRun:
     """Fit a run to the time of a probe; ``check`` may refuse to race at that speed.
 
     There is no deadline: candidates train in turns, and the time of the others passes meanwhile.
     """
-    fitted = fitting.fit_probe(run, seconds, validations=PROBE_VALIDATIONS)
+    fitted, probe.speed = fitting.fit_probe(run, probe.seconds, validations=PROBE_VALIDATIONS)
     check(fitted.event)
     return fitted
 
@@ -70,6 +73,8 @@ class Probe:
         """How many outputs a validation has judged."""
         self.step = self.steps = self.validated = 0
         self.step_durations: list[float] = []
+        self.speed: Speed | None = None
+        """Measured before the first update."""
         self.ended = False
         self._events: Events | None = None
 
@@ -106,14 +111,16 @@ class Probe:
         become slower ends a rung before, but not before the candidate has been validated in it.
         """
         end = math.inf if share >= 1 else share * self.steps
-        first = self.validated
-        with activity(f"race: {self.name}", "steps", total=self.steps) as training:
+        first, before = self.validated, self.step
+        steps = round(min(end, self.steps)) - before
+        with activity(f"race: {self.name}", "steps", total=steps) as training:
             while not self.ended and self.validated < end and self._has_time(share, is_scored=self.validated > first):
                 event = self._next()
                 if event is None or isinstance(event, Finished):
                     self.ended = True
                 elif isinstance(event, Step):
-                    self.step = training.done = event.step
+                    self.step = event.step
+                    training.done = event.step - before
                     self.step_durations.append(event.seconds)
                 elif isinstance(event, Validation | Averaged):
                     self.validated = event.step

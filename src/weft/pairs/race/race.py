@@ -10,7 +10,7 @@ from weft.errors import WeftError, is_out_of_memory
 from weft.interop.portability import export_lines, portability
 from weft.pairs.halving import Standing, next_size, ranked, rung_sizes
 from weft.pairs.race.events import Eliminated, RaceEvent, RaceStarted, RaceWon, shown
-from weft.pairs.race.plan import rung_ends
+from weft.pairs.race.plan import opens_too_long, race_seconds, rung_ends
 from weft.pairs.race.probe import Probe
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.time_limit.budget import TimeLimit
@@ -58,7 +58,7 @@ class Race:
             opening: list[float] = []
             running = yield from self._open(running, opened, opening)
             seconds = self.probes[0].seconds
-            ends = rung_ends(seconds, len(self.probes), opening)
+            ends = rung_ends(len(self.probes), shortened=opens_too_long(opening, len(running), self._planned))
             yield RaceStarted(0, self._networks(running), seconds * (ends[-1] if ends else 1.0), self.continued)
             for rung, end in enumerate(ends):
                 if rung < self.record.content["rung"] or len(running) == 1:
@@ -77,6 +77,11 @@ class Race:
         exports = () if probe is self.probes[0] else tuple(export_lines(probe.candidate.recipe))
         yield RaceWon(probe.step, winner, probe.metric, values, self._elapsed() - self.start, exports)
 
+    @property
+    def _planned(self) -> float:
+        """Seconds for the training of all candidates."""
+        return race_seconds(self.probes[0].seconds, len(self.probes))
+
     def _networks(self, running: Sequence[Probe]) -> dict[str, str]:
         """The network of each candidate, and the formats of export that are not those of the recommended one."""
         networks, recommended = {}, _formats(self.probes[0])
@@ -89,9 +94,17 @@ class Race:
     def _open(
         self, probes: list[Probe], opened: ExitStack, opening: list[float]
     ) -> Generator[RaceEvent, None, list[Probe]]:
-        """Prepare all candidates, and add to ``opening`` how long that took; those that cannot be trained are out."""
+        """Prepare all candidates, and add to ``opening`` how long that took; those that cannot be trained are out.
+
+        So is one that there is no time for, since preparing those before it took so long.
+        """
         running = list(probes)
         for probe in probes:
+            if opens_too_long(opening, len(opening), self._planned):
+                took = f"preparing one more candidate takes {opening[-1]:.0f} s"
+                reason = f"{took} of the {self._planned:.0f} s for the training of all"
+                running = yield from self._out(running, probe, reason)
+                continue
             opened.callback(probe.close)
             resumed = (probe.folder / "recipe.toml").is_file()
             if resumed:
@@ -160,7 +173,7 @@ class Race:
     def _note(self, probe: Probe) -> None:
         numbers = {"value": probe.value, "step": probe.step, "steps": probe.steps, "seconds": probe.used}
         numbers |= {"outputs": probe.outputs, "step_seconds": probe.step_seconds}
-        self.record.note(probe.standing, **numbers)
+        self.record.note(probe.standing, **numbers, speed=probe.speed)
         self._save()
 
     def _save(self) -> None:

@@ -17,6 +17,7 @@ from weft.errors import CheckpointError, WeftError, option
 from weft.files import json_value, read_json, save_text
 from weft.pairs.halving import Standing
 from weft.pairs.recommendation.proposals import CandidateRecipe
+from weft.pairs.time_limit.budget import Speed
 from weft.recipe.toml import write_toml
 
 if TYPE_CHECKING:
@@ -42,10 +43,14 @@ class RaceRecord:
             return 0.0
 
     @property
-    def step_seconds(self) -> float | None:
-        """The duration of an update of the winner, observed in its probe; None if there was no race."""
+    def speed(self) -> Speed | None:
+        """The speed of the winner as observed in its probe; None if there was no race, or too short a one.
+
+        What the probe has compiled is not compiled again.
+        """
         probe = self.content.get("probes", {}).get(self.content.get("winner"), {})
-        return probe.get("step_seconds")
+        step, speed = probe.get("step_seconds"), probe.get("speed")
+        return None if step is None or speed is None else Speed(*speed)._replace(step=step, startup=0.0)
 
     @property
     def exists(self) -> bool:
@@ -84,6 +89,7 @@ class RaceRecord:
         if before is not None and before["score"] is not None:
             probe.standing = Standing(probe.name, before["score"], before["loss"])
             probe.outputs = before["outputs"]
+            probe.speed = None if before.get("speed") is None else Speed(*before["speed"])
 
     def note(self, standing: Standing, **numbers: Any) -> None:
         """The best validation of a candidate so far."""

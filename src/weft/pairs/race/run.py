@@ -98,7 +98,11 @@ def _decide(run: PlannedRun, options: TrainingOptions, record: RaceRecord) -> Ge
     """Race the candidates, if there are several and there is time for that."""
     recommended = _Decision(run.candidates[0])
     if len(run.candidates) < 2 or run.limit is None:
-        return recommended
+        if recommended.candidate.alone is None:
+            return recommended
+        alone = RaceSkipped(0, recommended.candidate.alone)
+        yield alone
+        return recommended._replace(events=(alone,))
     times = race_times(run.limit.remaining() + record.elapsed, len(run.candidates))
     reason = too_short_before(times)
     if not has_corpus(run.recipe, "valid") or not run.recipe.training.validate_every:
@@ -137,7 +141,7 @@ def _race(
             recipe = load_recipe(probe.folder / "recipe.toml")
             return core.train_with(recipe, probe.folder, options._replace(resume=True))
         is_first = probe is probes[0]
-        fit = partial(fit_probe, seconds=seconds, check=check if is_first else lambda _: None)
+        fit = partial(fit_probe, probe=probe, check=check if is_first else lambda _: None)
         return core.train_with(probe_recipe(probe.candidate), probe.folder, options._replace(fit=fit))
 
     with closing(Race(probes, train, record, run.limit).events()) as race:

@@ -1,11 +1,9 @@
 """Recipes beside the recommended one that differ from it in kind; a race (`weft.pairs.race`) decides between them.
 
 The rules choose one recipe, and they are sometimes wrong about the kind of network. The alternatives are the kinds that
-they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer; and where there is
-only one other kind, the recommended network with or without label smoothing, or for a formal language with relative
-positions (Csordás et al. 2021: they and training to the end help with new combinations). Units, splits, metric and
-search are those of the recommended recipe, so that all candidates share one tokenized corpus and are judged by the same
-metric.
+they did not choose: hard monotone attention, a recurrent network with soft attention, a Transformer. Units, splits,
+metric and search are those of the recommended recipe, so that all candidates share one tokenized corpus and are judged
+by the same metric.
 """
 
 from __future__ import annotations
@@ -21,16 +19,17 @@ from weft.pairs.profiling.profile import PairProfile
 from weft.pairs.recommendation.choices import Choice, as_tree
 from weft.pairs.recommendation.devices import Device, likely_device
 from weft.pairs.recommendation.kinds import MOSTLY_DIGITS, TaskProfile, find_task
-from weft.pairs.recommendation.network import ROTARY, are_commands, recurrent, transformer
+from weft.pairs.recommendation.network import FEW_WORDS, ROTARY, are_commands, recurrent, transformer
 from weft.pairs.recommendation.recommend import Recommendation
 from weft.pairs.recommendation.schedule import choose_training
 from weft.recipe import Recipe, make_recipe
 
 Kind = Literal["hard", "location", "recurrent", "transformer"]
 
-MAX_CANDIDATES = 3
-MANY_SENTENCES = 100_000
-"""Pairs of sentences from which on a recurrent network is not worth a try."""
+MANY_SENTENCES, MANY_PAIRS = 10_000, 100_000
+"""Pairs of sentences, and of other texts than words, from which on a recurrent network is not worth a try."""
+COMMANDS_ALONE = "no validation pairs tell networks for commands apart; one longer training does more"
+MANY_ALONE = "a Transformer has won every race of {pairs:,} pairs and more; it has all of the time"
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
 OF_THE_MODEL = frozenset({"model", "attention", "dropout", "copying", "embeddings"})
@@ -54,6 +53,8 @@ class CandidateRecipe:
     by_structure: bool = False
     """Whether it is also judged on pairs whose structures are held out: those of a formal language, where pairs held
     out by chance are soon all right."""
+    alone: str | None = None
+    """The reason why the rules propose no other candidate."""
 
 
 def pins_the_model(changes: Sequence[Sequence[str]]) -> bool:
@@ -78,36 +79,20 @@ def propose(
     chosen = kind_of(tree["model"])
     candidates = [_recommended(recommendation, chosen)]
     is_formal = task.kind == "formal"
-    if pins_the_model(given) or are_commands(profile, task):
+    if pins_the_model(given):
         return candidates
-    for kind in _other_kinds(profile, task, chosen):
+    if are_commands(profile, task):
+        return [replace(candidates[0], alone=COMMANDS_ALONE)]
+    if not (others := _other_kinds(profile, task, chosen)):
+        return [replace(candidates[0], alone=MANY_ALONE.format(pairs=_many(task)))]
+    for kind in others:
         choices = _network(kind, profile, task, tree, device)
         changed = {"model": _model(choices, tree["model"])}
         schedule = choose_training(profile, task, {**tree, **changed}, device)
         changed["training"] = _schedule(schedule, given)
         choices += [choice for choice in schedule if choice.topic in ("steps", "learning rate")]
         candidates += _candidate(recommendation, kind, choices, changed)
-    if len(candidates) < MAX_CANDIDATES and is_formal and chosen == "transformer":
-        candidates += _with_relative_positions(recommendation)
-    smoothing = tree["training"].get("label_smoothing", 0.1)
-    is_given = ["training", "label_smoothing"] in map(list, given)
-    if len(candidates) < MAX_CANDIDATES and not task.is_formal and not is_given:
-        value = 0.1 if smoothing == 0 else 0.0
-        name = "smoothed" if value else "unsmoothed"
-        settings = {"training.label_smoothing": value}
-        choice = Choice("label smoothing", f"{value:g}", "on trial against the usual", settings)
-        candidates += _candidate(recommendation, name, [choice], {"training": {"label_smoothing": value}})
-    return [replace(candidate, by_structure=is_formal) for candidate in candidates[:MAX_CANDIDATES]]
-
-
-def _with_relative_positions(recommendation: Recommendation) -> list[CandidateRecipe]:
-    """The recommended Transformer with relative positions."""
-    model = deepcopy(recommendation.settings["model"])
-    for side in ("encoder", "decoder"):
-        model[side]["positions"] = "relative"
-    choices = [choice for choice in recommendation.choices if choice.topic in OF_THE_MODEL]
-    choices.append(Choice("attention", "relative positions", "on trial", {}))
-    return _candidate(recommendation, "relative", choices, {"model": model})
+    return [replace(candidate, by_structure=is_formal) for candidate in candidates]
 
 
 def _recommended(recommendation: Recommendation, name: str) -> CandidateRecipe:
@@ -140,10 +125,16 @@ def _other_kinds(profile: PairProfile, task: TaskProfile, chosen: Kind) -> list[
     numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if task.is_word_level and not numbers:  # numbers are not in the order of what they stand for
         kinds.append("hard")
-    if task.is_word_level or profile.pairs < MANY_SENTENCES:
+    if task.is_word_level or profile.pairs < _many(task):
         kinds.append("recurrent")
-    kinds.append("transformer")
+    many_words = task.is_word_level and profile.pairs >= FEW_WORDS
+    kinds.insert(len(kinds) - many_words, "transformer")
     return [kind for kind in kinds if kind != chosen]
+
+
+def _many(task: TaskProfile) -> int:
+    """Pairs from which on a recurrent network is not worth a try."""
+    return MANY_SENTENCES if task.kind in ("text", "correction") else MANY_PAIRS
 
 
 def _network(kind: Kind, profile: PairProfile, task: TaskProfile, tree: dict[str, Any], device: Device) -> list[Choice]:
@@ -196,11 +187,10 @@ def _schedule(choices: list[Choice], given: Sequence[Sequence[str]]) -> dict[str
 def _candidate(
     recommendation: Recommendation, name: str, choices: list[Choice], changed: dict[str, dict[str, Any]]
 ) -> list[CandidateRecipe]:
-    """The recommended recipe with another [model] or other settings of [training]; none if they contradict the rest."""
+    """The recommended recipe with another [model] and its settings of [training]; none if they contradict the rest."""
     tree = deepcopy(recommendation.settings)
-    if "model" in changed:
-        tree["model"] = changed["model"]
-    tree["training"] = {**tree.get("training", {}), **changed.get("training", {})}
+    tree["model"] = changed["model"]
+    tree["training"] = {**tree.get("training", {}), **changed["training"]}
     tree.setdefault("name", recommendation.recipe.name)
     try:
         variant = make_recipe(tree)
@@ -208,11 +198,8 @@ def _candidate(
         return []
     recipe = recommendation.recipe.model_copy(update={"model": variant.model, "training": variant.training})
     topics = {choice.topic for choice in choices}
-    dropped = OF_THE_MODEL if "model" in changed else frozenset()
-    kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | dropped]
+    kept = [choice.line() for choice in recommendation.choices if choice.topic not in topics | OF_THE_MODEL]
     chosen = [*kept, *(choice.line() for choice in choices)]
     lines = (*chosen, *export_lines(recipe), *(f"warning: {text}" for text in recommendation.warnings))
     summary = ", ".join(choice.value for choice in choices if choice.topic in ("model", "attention"))
-    if not summary:
-        summary = ", ".join(f"{choice.topic} {choice.value}" for choice in choices)
     return [CandidateRecipe(name, summary, "another kind than the rules chose", recipe, lines)]

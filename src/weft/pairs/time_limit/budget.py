@@ -40,6 +40,8 @@ MAX_MODELS = 6
 """Models of the same recipe that are trained at most, of different seeds, to use up the time."""
 DISTILLATION = 1.5
 """Distilling models into one is planned to take as long as this many of them."""
+SHORTEST = 0.7
+"""The fraction of the steps of the recipe that two models to be distilled have at least."""
 
 
 class TimeLimit(NamedTuple):
@@ -158,11 +160,11 @@ def lengthened(
     """Settings of longer runs that use up the time: one run, or several that are then distilled into one.
 
     A run of the recipe takes R of the T seconds, and a distillation `DISTILLATION` R. If two runs and a distillation
-    fit, as many runs are planned as do, at most ``models``: n runs of T / (n + `DISTILLATION`) seconds each.
-    Otherwise there is one run of T seconds, to the end of its schedule: a second one would leave no time to combine
-    the two. No run has more than `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those of several
-    that no longer improve. Warmup and the interval of validations become longer in proportion. Settings that do not fit
-    once have no other steps.
+    fit, as many runs are planned as do, at most ``models``: n runs of T / (n + `DISTILLATION`) seconds each; two runs
+    may have fewer steps than the recipe, if not less than `SHORTEST` of them. Otherwise there is one run of T seconds,
+    to the end of its schedule: a second one would leave no time to combine the two. No run has more than
+    `MAX_LENGTHENING` times the steps of the recipe; early stopping ends those of several that no longer improve. Warmup
+    and the interval of validations change in proportion. Settings that do not fit once have no other steps.
     """
     planned = seconds * SAFETY
     validations = _all_validations(settings, speed, sentences)
@@ -170,16 +172,22 @@ def lengthened(
     to_the_end = settings.model_copy(update={"patience": 0})
     if planned < needed:
         return to_the_end
-    models = min(int(planned / needed - DISTILLATION), models)
-    updates = planned / (models + DISTILLATION if models > 1 else 1) - speed.startup - validations.seconds
-    steps = int(min(updates / speed.step, MAX_LENGTHENING * settings.steps))
+
+    def steps_of(models: int) -> float:
+        """Steps of each model, if the time is divided among so many and a distillation."""
+        seconds = planned / (models + DISTILLATION if models > 1 else 1)
+        return (seconds - speed.startup - validations.seconds) / speed.step
+
+    two_fit = steps_of(2) >= SHORTEST * settings.steps
+    models = min(max(int(planned / needed - DISTILLATION), 1 + two_fit), models)
+    steps = int(min(steps_of(models), MAX_LENGTHENING * settings.steps))
     if validations.number:
         steps, every = whole_intervals(steps, validations.number)
     else:
         every = settings.validate_every
     if models <= 1:  # what early stopping would leave is too short for a further model
         settings = to_the_end
-    if steps <= settings.steps:
+    if steps <= settings.steps and models <= 1:
         return settings
     changes = {"steps": steps, "validate_every": every, "warmup": round(settings.warmup * steps / settings.steps)}
     return settings.model_copy(update=changes)

@@ -59,11 +59,13 @@ class _Measurement(NamedTuple):
         return None if self.validation is None else self.validation.searched
 
 
-def _measure_run(run: NewRun, limit: TimeLimit) -> _Measurement:
+def _measure_run(run: NewRun, limit: TimeLimit, observed: Speed | None = None) -> _Measurement:
     recipe, model, prepared, validation_pairs, device, teacher = run
     settings = decide_compilation(recipe.training, model, device, limit.remaining())
     recipe = recipe.model_copy(update={"training": settings})
     validation = None if validation_pairs is None else RecipeValidation(recipe, validation_pairs, prepared, device)
+    if observed is not None:
+        return _Measurement(settings, believed(observed, limit), validation)
     shortest, longest = MEASURED_SECONDS
     seconds = min(max(MEASURED_SHARE * 60 * limit.minutes, shortest), longest)
     context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
@@ -83,15 +85,16 @@ def believed(speed: Speed, limit: TimeLimit) -> Speed:
     return speed._replace(loss=min(speed.loss, MOST_LOSS * 60 * limit.minutes))
 
 
-def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, step_seconds: float | None = None) -> FittedRun:
+def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed | None = None) -> FittedRun:
     """The recipe of a run with settings that fit into the limit.
 
     ``models``: use up the time, with more steps than the recipe has, for one model or at most so many (`lengthened`).
-    ``step_seconds``: the duration of an update where many were observed, in place of the one measured on a few.
+    ``observed``: the speed of another training of this recipe, so that none is measured: on a GPU, that would compile
+    and capture everything once more.
     """
-    measured = _measure_run(run, limit)
-    recipe, settings, sentences = run.recipe, measured.settings, measured.sentences
-    speed = measured.speed if step_seconds is None else measured.speed._replace(step=step_seconds)
+    recipe = run.recipe
+    settings, speed, _ = measured = _measure_run(run, limit, observed)
+    sentences = measured.sentences
     evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
     longer = lengthened(settings, speed, left, sentences, models=models) if models else settings
@@ -113,8 +116,8 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, step_seconds: flo
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 
 
-def fit_probe(run: NewRun, seconds: float, *, validations: int) -> FittedRun:
-    """The recipe of a run that trains for some seconds, with this many validations at equal intervals.
+def fit_probe(run: NewRun, seconds: float, *, validations: int) -> tuple[FittedRun, Speed]:
+    """The recipe of a run that trains for some seconds, with this many validations at equal intervals; its speed.
 
     What the first updates take in addition does not count: kernels are compiled when the speed is measured, and how
     long that took says nothing about the network. There is no deadline.
@@ -137,7 +140,7 @@ def fit_probe(run: NewRun, seconds: float, *, validations: int) -> FittedRun:
         seconds=steps * speed.step + validations * speed.validation(sentences),
     )
     fitted = settings.model_copy(update=changes if measured.validation is not None else {"steps": steps})
-    return FittedRun(run.recipe.model_copy(update={"training": fitted}), event, math.inf)
+    return FittedRun(run.recipe.model_copy(update={"training": fitted}), event, math.inf), speed
 
 
 def _evaluation(recipe: Recipe, speed: Speed, validation: RecipeValidation | None, limit: TimeLimit) -> _Evaluation:

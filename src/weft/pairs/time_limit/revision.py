@@ -63,14 +63,18 @@ class Revised(Event):
     planned_step_seconds: float
     valid_sentences: int | None = None
     """Sentences that each validation translates from now on, if they are not as many as before."""
+    validation_seconds: float = 0.0
+    """As observed, with as many sentences as before."""
+    planned_validation_seconds: float = 0.0
 
     def __str__(self) -> str:
         changes = []
         if self.steps != self.planned_steps:
-            changes.append(
-                f"{self.steps:,} steps instead of {self.planned_steps:,}, since a step takes {self.step_seconds:.3g} s "
-                f"instead of {self.planned_step_seconds:.3g} s"
-            )
+            what, seconds, planned = "step", self.step_seconds, self.planned_step_seconds
+            if (self.steps < self.planned_steps) != (seconds > planned):
+                what, seconds, planned = "validation", self.validation_seconds, self.planned_validation_seconds
+            reason = f"since a {what} takes {seconds:.3g} s instead of {planned:.3g} s"
+            changes.append(f"{self.steps:,} steps instead of {self.planned_steps:,}, {reason}")
         if self.valid_sentences is not None:
             changes.append(f"validations translate {self.valid_sentences:,} sentences")
         return f"the plan is revised at step {self.step:,}: {'; '.join(changes)}"
@@ -258,6 +262,7 @@ class PlannedTraining:
         ):
             return None
         changed = settings.valid_sentences if settings.valid_sentences != training.valid_sentences else None
+        observed_validation = pace.validation
         pace, every = pace if changed is None else pace.with_sentences(changed), settings.validate_every
         fitted = replace(
             event,
@@ -269,7 +274,16 @@ class PlannedTraining:
             seconds=deadline - now,
             closing_seconds=event.closing_seconds + closing_seconds,
         )
-        revised = Revised(step, settings.steps, training.steps, pace.step, event.step_seconds, changed)
+        revised = Revised(
+            step,
+            settings.steps,
+            training.steps,
+            pace.step,
+            event.step_seconds,
+            changed,
+            observed_validation,
+            event.validation_seconds,
+        )
         return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
 
     def _is_due(self, now: float, deadline: float) -> bool:

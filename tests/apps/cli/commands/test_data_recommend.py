@@ -7,6 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from fixtures import kinds_of_pairs as kinds
 from weft.apps.cli import app
 from weft.recipe import load_recipe
 
@@ -42,5 +43,9 @@ def test_minutes_name_the_candidates_of_a_race(tmp_path: Path) -> None:
     race = json.loads(CliRunner().invoke(app, [*command, "--minutes", "5", "--json"]).stdout)["race"]
     assert len(race) == 3 and "transformer" in race
     assert "race" not in json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    commands = "".join(f"{source}\t{target}\n" for source, target in kinds.commands(500))
+    (tmp_path / "commands.tsv").write_text(commands)
+    alone = CliRunner().invoke(app, ["data", "recommend", str(tmp_path / "commands.tsv"), "--minutes", "5"])
+    assert alone.stdout.startswith("# no race: no validation pairs tell networks for commands apart")
     bad = CliRunner().invoke(app, [*command, "--minutes", "0"])
     assert bad.exit_code != 0 and "expected a number of minutes above 0" in str(bad.exception)

@@ -132,6 +132,8 @@ def recommend_command(
     else:
         if race:
             typer.echo(comment(f"race: {'; '.join(f'{name} ({network})' for name, network in race.items())}"))
+        for reason in (candidate.alone for candidate in candidates if candidate.alone is not None):
+            typer.echo(comment(f"no race: {reason}"))
         typer.echo(recommendation.toml(), nl=False)
 
 
