@@ -246,7 +246,10 @@ def longer_prefixes(steps: Sequence[StepRecords], request: SearchRequest) -> dic
 def occurrences(tokens: Sequence[int], variants: Sequence[Sequence[int]]) -> int:
     """How often one of the variants occurs, from the left, no two of them sharing a token."""
     count = start = 0
-    for stop in range(1, len(tokens) + 1):
-        if any(stop - len(one) >= start and tuple(tokens[stop - len(one) : stop]) == tuple(one) for one in variants):
+    last_tokens = {one[-1] for one in variants}
+    for stop, token in enumerate(tokens, 1):
+        if token in last_tokens and any(
+            stop - len(one) >= start and tuple(tokens[stop - len(one) : stop]) == tuple(one) for one in variants
+        ):
             count, start = count + 1, stop
     return count
