@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +14,7 @@ from fixtures.search_requests import greedy, greedy_with_terms
 from fixtures.small_networks import neural
 from fixtures.table_model import END, Table, ending_model, log_probability, script, table
 from weft.ragged import Ragged
-from weft.search.constrained_greedy import PATIENCE, occurrences
+from weft.search.constrained_greedy import PATIENCE, PATIENCE_BY_SURPRISE, occurrences
 from weft.search.constraints import BannedPhrases, NoLoops, RepetitionPenalty
 from weft.search.interface import Hypothesis
 from weft.search.loop import StepLoop
@@ -85,8 +86,18 @@ def test_a_plausible_term_takes_the_place_of_the_most_likely_token() -> None:
     assert best_of(rows, []).tokens == [3]
 
 
+@pytest.mark.parametrize("certain", [0.45, 0.6, 0.75])
+@pytest.mark.parametrize("share", [0.7, 1.4])
+def test_how_plausible_a_term_is_depends_on_the_most_likely_token(certain: float, share: float) -> None:
+    least = certain * math.exp(-PATIENCE + PATIENCE_BY_SURPRISE * math.log(certain))
+    rest = 1 - certain - share * least
+    rows = {(): {3: certain, 4: share * least, 0: rest / 2, 1: rest / 2}, (3,): {4: 1.0}, (3, 4): {END: 1.0}}
+    rows[(4,)] = {END: 1.0}
+    assert best_of(rows, [[[4]]]).tokens == ([4] if share > 1 else [3, 4])
+
+
 def test_an_implausible_term_waits_for_a_better_place() -> None:
-    least = 0.5 * 2.718281828 ** -(PATIENCE + 0.5)
+    least = 0.5 * math.exp(-PATIENCE - 0.5)
     rows = {(): {3: 1 - least, 4: least}, (3,): {5: 0.6, 4: 0.4}, (3, 4): {END: 1.0}}
     assert best_of(rows, [[[4]]]).tokens == [3, 4]
 

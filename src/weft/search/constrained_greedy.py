@@ -1,19 +1,25 @@
 """Greedy search with required terms: one hypothesis of each sentence, and a further search of those that lack a term.
 
-What a term is, and what counts as its occurrence, is said in `weft.search.constrained_beam`. Let the margin of a token
-be its log p less that of the most likely one. At each step of a hypothesis that lacks terms
+What a term is, and what counts as its occurrence, is said in `weft.search.constrained_beam`. Let w be the most likely
+token of a step, and let a token be plausible if
 
-    within a match, the token that continues it is taken, if its margin is at least −`PATIENCE`, or whatever it is if a
-    token of the match was not the most likely one;
-    else, outside of a match, the token that begins a variant of a missing term, if its margin is at least −`PATIENCE`;
-    else the most likely token.
+    log p(token) − log p(w) ≥ −(PATIENCE − PATIENCE_BY_SURPRISE · log p(w))
 
-Of several, the one with the largest margin is taken. So a term stands where the model finds it plausible, in place of
-the word that it would rather have said, and what was begun for a term becomes one. Where no such position comes, the
-output ends without the term. It is searched again: of each missing term the step with the largest margin is its
-position, and the first of these is filled. The tokens up to there and the term are a forced prefix, and the rest
-follows as above. Each search adds a term, unless the length limit leaves no room or a constraint forbids it: that
-output lacks it.
+At each step of a hypothesis that lacks terms
+
+    within a match, the token that continues it is taken, if it is plausible, or whatever it is if a token of the match
+    was not the most likely one;
+    else, outside of a match, the token that begins a variant of a missing term, if it is plausible;
+    else w.
+
+Of several, the most likely one is taken. So a term stands where the model finds it plausible, in place of the word that
+it would rather have said, and what was begun for a term becomes one. Where the model is certain of w, often a function
+word or the end of a word, a term has to be likely; where it is not, w is one word of several that would do.
+
+Where no such step comes, the output ends without the term. It is searched again: the position of each missing term is
+the step where log p(token) − log p(w), its margin, is largest, and the first of these is filled. The tokens up to there
+and the term are a forced prefix, and the rest follows as above. Each search adds a term, unless the length limit leaves
+no room or a constraint forbids it: that output lacks it.
 
 Most sentences are searched once, in one batch with those that have no terms. Letters as in `weft.search.required`.
 """
@@ -39,8 +45,9 @@ from weft.search.required import TermProgress
 from weft.search.sampling import GREEDY, PathStart, PathStep, greedy_search
 from weft.tree import Tree, map_tree, select
 
-PATIENCE = 2.0
-"""The log p that a step may lose for a term: 14 % of the probability of the most likely token is enough."""
+PATIENCE, PATIENCE_BY_SURPRISE = 1.0, 3.0
+"""The log p that a step may lose for a term, and how much more for each nat of −log p of the most likely token: 37 % of
+the probability of a token that is certain is enough, 5 % of that of a token with p = 0.5."""
 
 
 class TermPathState(NamedTuple):
@@ -158,10 +165,12 @@ class TermPathStep(PathStep):
         begin_margins_RX, continue_margins_RX = margins_RX.chunk(2, 1)
         begin_margin_R1, begin_R1 = begin_margins_RX.max(1, keepdim=True)
         continue_margin_R1, continue_R1 = continue_margins_RX.max(1, keepdim=True)
+        surprise_R1 = (sums_R1 - best_scores_R1).masked_fill(best_scores_R1.isneginf(), 0)
+        least_R1 = -(PATIENCE + PATIENCE_BY_SURPRISE * surprise_R1)
         is_within_R1 = (continue_RX >= 0).any(1, keepdim=True)
         insists_R1 = paths.insists_BK & ~continue_margin_R1.isneginf()
-        continues_R1 = insists_R1 | (continue_margin_R1 >= -PATIENCE)
-        begins_R1 = ~is_within_R1 & (begin_margin_R1 >= -PATIENCE)
+        continues_R1 = insists_R1 | (continue_margin_R1 >= least_R1)
+        begins_R1 = ~is_within_R1 & (begin_margin_R1 >= least_R1)
         tokens_R1 = torch.where(begins_R1, begin_RX.gather(1, begin_R1), best_R1)
         tokens_R1 = torch.where(continues_R1, continue_RX.gather(1, continue_R1), tokens_R1)
         insists_R1 = (continues_R1 & insists_R1) | ((continues_R1 | begins_R1) & (tokens_R1 != best_R1))
@@ -237,7 +246,10 @@ def longer_prefixes(steps: Sequence[StepRecords], request: SearchRequest) -> dic
 def occurrences(tokens: Sequence[int], variants: Sequence[Sequence[int]]) -> int:
     """How often one of the variants occurs, from the left, no two of them sharing a token."""
     count = start = 0
-    for stop in range(1, len(tokens) + 1):
-        if any(stop - len(one) >= start and tuple(tokens[stop - len(one) : stop]) == tuple(one) for one in variants):
+    last_tokens = {one[-1] for one in variants}
+    for stop, token in enumerate(tokens, 1):
+        if token in last_tokens and any(
+            stop - len(one) >= start and tuple(tokens[stop - len(one) : stop]) == tuple(one) for one in variants
+        ):
             count, start = count + 1, stop
     return count

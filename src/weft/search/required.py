@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -44,13 +45,14 @@ class RequiredTerms(NamedTuple):
         count = _rounded(max(map(len, terms)))
         most = _rounded(max(len(term) for row in terms for term in row))
         longest = _rounded(max(map(len, variants)))
-        phrases_BCAT = torch.full((len(terms), count, most, longest), NOTHING)
-        times_BC = torch.zeros(len(terms), count, dtype=torch.int64)
+        phrases = np.full((len(terms), count, most, longest), NOTHING)
+        occurrences = np.zeros((len(terms), count), dtype=np.int64)
         for number, row in enumerate(terms):
             for index, (term, times) in enumerate(row.items()):
-                times_BC[number, index] = times
+                occurrences[number, index] = times
                 for which, variant in enumerate(term):
-                    phrases_BCAT[number, index, which, : len(variant)] = torch.tensor(variant)
+                    phrases[number, index, which, : len(variant)] = variant
+        phrases_BCAT, times_BC = torch.from_numpy(phrases), torch.from_numpy(occurrences)
         lengths_BCA = (phrases_BCAT != NOTHING).sum(3)
         costs_BC = lengths_BCA.masked_fill(lengths_BCA == 0, longest + 1).amin(2)
         costs_BC = costs_BC.masked_fill(times_BC == 0, 0)

@@ -56,5 +56,5 @@ def test_counts(tmp_path, capsys) -> None:
     counts.add(outputs)
     counts.report()
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "weft: glossary of 1 term: 2 of 3 outputs have terms, 1 of these lack one"
+    assert first == "weft: glossary of 1 term: 2 of 3 outputs have terms, 1 of these lacks one"
     assert second == "weft: memory of 2 sources: 1 of 3 outputs are from it, 1 have similar pairs"

@@ -49,6 +49,14 @@ def test_a_document_is_one_with_text_as_well(command: Command, runs: Runs, tmp_p
     assert command("translate", runs("lstm"), source, "--text").stdout == expected and "<b>" in expected
 
 
+def test_texts_that_stay_as_they_are_are_reported(command: Command, runs: Runs, tmp_path: Path) -> None:
+    source = tmp_path / "page.html"
+    source.write_text("<p>" + "a " * 600_000 + "</p><p>b</p>", "utf-8")
+    shown = command("translate", runs("lstm"), source)
+    assert shown.stdout.startswith("<p>" + "a " * 600_000)
+    assert "weft: untranslated: " in shown.stderr and " of 2 texts, such as 'a a a" in shown.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

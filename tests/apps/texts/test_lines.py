@@ -11,6 +11,7 @@ import pytest
 from weft.apps.texts.lines import join_line, translate_lines
 from weft.apps.texts.sentences import Part, Splitter
 from weft.evaluation.calibrate import calibrate
+from weft.text.vocabulary import MAX_TEXT_CHARACTERS
 from weft.translation.flags import FlagRules
 from weft.translation.load import load
 from weft.translation.results import empty_translation
@@ -45,3 +46,5 @@ class TestTranslations:
         splitter = Splitter.of_run(run)
         [joined] = translate_lines(run, ["a b c d a , b c d a b c"], splitter=splitter)
         assert splitter.divided == 1 and joined.source_tokens.count("</s>") == 2
+        longer = "a " * (MAX_TEXT_CHARACTERS // 2) + "b"  # than what is tokenized
+        assert splitter(longer) == [Part(longer, True)]

@@ -101,7 +101,7 @@ class TermCounts:
         glossary, memory = self.known
         if glossary is not None:
             placed = f"{self.with_terms:,} of {plural(self.outputs, 'output')} have terms"
-            lacking = f"{self.lacking:,} of these lack one"
+            lacking = f"{self.lacking:,} of these {'lacks' if self.lacking == 1 else 'lack'} one"
             print(f"weft: glossary of {plural(len(glossary), 'term')}: {placed}, {lacking}", file=sys.stderr)
         if memory is not None:
             taken = f"{self.equal:,} of {plural(self.outputs, 'output')} are from it"

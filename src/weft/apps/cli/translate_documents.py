@@ -97,7 +97,7 @@ def translate_documents(
     if flags:
         print(f"weft: {plural(result.sentences, 'sentence')} in {units}", file=sys.stderr)
     for name, count in sorted(result.flags.items()):
-        if flags or name == LOST:
+        if flags or name in (LOST, "untranslated"):
             example = next(unit.source for unit in result.units if name in unit.flags)
             shown = repr(" ".join(example.split())[:60])
             print(f"weft: {name}: {count:,} of {units}, such as {shown}", file=sys.stderr)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import DataError
+from weft.text.vocabulary import MAX_TEXT_CHARACTERS
 
 if TYPE_CHECKING:
     from weft.translation.translator import Translator
@@ -133,7 +134,11 @@ class Splitter:
     def of_run(cls, run: Translator, given: Callable[[str], Sequence[str]] | None = None) -> Splitter:
         """One that divides sentences with more tokens than nearly all validation sources, if the run is calibrated."""
         longest = None if run.confidence is None else run.confidence.flag_rules.longest
-        return cls(given, longest=longest, length=lambda text: len(run.source_ids(text)))
+
+        def length(text: str) -> int:  # of what no tokenizer reads, its characters
+            return len(text) if len(text) > MAX_TEXT_CHARACTERS else len(run.source_ids(text))
+
+        return cls(given, longest=longest, length=length)
 
     def __call__(self, line: str) -> list[Part]:
         """The sentences, or clauses, of a line and what stands around them; their texts together are the line."""
