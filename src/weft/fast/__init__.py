@@ -51,7 +51,7 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version(
         "search.sampling.greedy_search",
-        "steps.native_transformer:native_greedy_search",
+        "steps.native_search:native_greedy_search",
         applies="is_native_greedy",
     ),
     Version("search.beam.beam_search", "steps.native_beam:native_beam_search", applies="is_native_beam"),

@@ -49,8 +49,11 @@ def choose_device(name: str, *, given: str | None = None) -> torch.device:
 
 
 @replaceable
-def start_device(device: torch.device) -> None:
-    """Begin what comes before the first computation on a device, if it can be done beside other work; here nothing."""
+def start_device(device: torch.device, *, is_idle: bool = False) -> None:
+    """Begin what comes before the first computation on a device, if it can be done beside other work; here nothing.
+
+    ``is_idle``: whether this process will not use the device for some time.
+    """
 
 
 def autocast_dtype(values: Tensor) -> torch.dtype:

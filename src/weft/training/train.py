@@ -143,7 +143,7 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     """Train in a run folder that this process has locked."""
     workers = options.workers
     device = workers.device(choose_device(recipe.training.device))
-    start_device(device)
+    start_device(device, is_idle=True)
     workers.wait_for_main()
     resume = options.resume or not workers.is_main  # the main process has created the run folder
     if resume:

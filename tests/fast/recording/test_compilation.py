@@ -203,6 +203,26 @@ def test_backward_passes_are_rehearsed() -> None:
     assert weights.grad is not None and weights.grad.tolist() == [0, 0] and not kernel.launched
 
 
+def test_products_are_not_computed() -> None:
+    shapes, values = [], []
+
+    def products() -> None:
+        left, right = torch.ones(3, 5, requires_grad=True), torch.ones(5, 7)
+        for result in (
+            left @ right,
+            torch.addmm(torch.ones(7), left, right),
+            torch.ones(2, 3, 5) @ torch.ones(2, 5, 7),
+        ):
+            shapes.append(tuple(result.shape))
+            values.append(bool(result.any()))
+        (left @ right).sum().backward()
+        assert left.grad is not None
+        shapes.append(tuple(left.grad.shape))
+
+    rehearse(products)
+    assert shapes == [(3, 7), (3, 7), (2, 3, 7), (3, 5)] and values == [False] * 3
+
+
 def test_random_numbers_are_drawn_again() -> None:
     torch.manual_seed(3)
     drawn = []

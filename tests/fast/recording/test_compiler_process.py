@@ -7,10 +7,12 @@ import sys
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from weft.fast.recording.compiler_process import CompilerProcess, KernelJob
+from weft.fast.recording import compiler_process
+from weft.fast.recording.compiler_process import Absent, AbsentTorch, CompilerProcess, KernelJob
 
 READS = """
 import os, pickle, sys, time
@@ -62,8 +64,14 @@ def test_each_job_has_its_answer() -> None:
     assert [process.compile(job) for job in ("good", "bad", "good")] == [True, False, True]
 
 
-def test_before_it_is_ready_it_is_not_waited_for() -> None:
+def test_before_it_is_ready_it_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "STARTING_SECONDS", 0.01)
     assert not started("time.sleep(60)").compile("good")
+
+
+def test_one_that_is_about_to_be_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "STARTING_SECONDS", 60.0)
+    assert started("time.sleep(0.5)" + ECHO).compile("good")
 
 
 def test_one_that_ends_leaves_its_jobs_undone() -> None:
@@ -108,6 +116,27 @@ def test_a_job_names_its_kernel() -> None:
     assert (job.module, job.name) == ("weft.fast.triton.add_norm", "kernel")
     assert job.signature == {"x": "*fp32"} and job.constants == {(1,): 8} and job.options == {"num_warps": 4}
     assert (job.target, job.environment, job.launcher) == ("sm_90", {"A": "1"}, dict)
+
+
+def test_modules_of_kernels_need_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = AbsentTorch()
+    assert finder.find_spec("weft.torch_private") is None and finder.find_spec("torchvision") is None
+    spec = finder.find_spec("torch.nn")
+    assert spec is not None
+    torch: Any = finder.create_module(spec)
+    assert isinstance(torch, Absent)
+
+    class Function(torch.autograd.Function):
+        values: torch.Tensor | None = None
+
+    @torch.library.custom_op("weft::attention", mutates_args=())
+    def attention(values: torch.Tensor | None) -> tuple[torch.Tensor, ...]: ...
+
+    @attention.register_fake
+    def _(values: torch.Tensor) -> None: ...
+
+    assert Function().values is None
+    assert not hasattr(torch, "__file__")
 
 
 @pytest.mark.gpu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +9,11 @@ import torch
 
 from fixtures.one_sentence import COVERED, SOURCE, PlainSteps, model_of, outputs, request_of
 from weft.fast.cpu import compiled
-from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, is_native_greedy, native_steps
+from weft.fast.steps.native_transformer import FIRST_CAPACITY, MAX_ROWS, NativeSteps, native_steps
 from weft.fast.steps.one_sentence_transformer import SentenceSteps, find_one_sentence_steps
 from weft.fast.steps.quantization import quantize
 from weft.ragged import Ragged
-from weft.runtime.replaceable import plain_only
 from weft.search.beam import BeamOptions, beam_search
-from weft.search.constraints import NoLoops
 from weft.search.sampling import greedy_search
 from weft.translation.engines.torch import StartedModel
 
@@ -138,39 +135,6 @@ def test_any_width(name: str, source: list[int]) -> None:
         torch.testing.assert_close(fast, plain, rtol=0.0 if one is not model else 1e-5, atol=atol)
 
 
-def greedy_of(model: Any, longest: int, *constraints: Any) -> tuple[Any, Any]:
-    """The output of greedy search, and of the plain one."""
-    request = replace(request_of(model), return_attention=False, max_lengths=[longest], constraints=constraints)
-    with plain_only():
-        [[expected]] = greedy_search(model, request)
-    assert is_native_greedy(model, request)
-    [[found]] = greedy_search(model, request)
-    return found, expected
-
-
-@pytest.mark.parametrize("longest", [1, 2, 40, 10**7])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
-@torch.no_grad()
-def test_greedy_searches_of_any_length(longest: int, positions: str) -> None:
-    settings = [f"positions={positions}", *(["max_positions=300"] if positions == "learned" else [])]
-    model = model_of(settings, "model.embedding=12")
-    model.output.bias_V[2] = 1.0 if longest > 40 else 0.0  # so that it ends
-    found, expected = greedy_of(model, longest, NoLoops())
-    assert found.tokens == expected.tokens
-    assert found.token_scores == pytest.approx(expected.token_scores, abs=1e-5)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@torch.no_grad()
-def test_logits_that_are_not_numbers(bad: float) -> None:
-    model = model_of([], "model.embedding=12")
-    model.output.bias_V[5] = bad
-    found, expected = greedy_of(model, 5)
-    assert found.tokens == expected.tokens
-    assert found.token_scores == pytest.approx(expected.token_scores, nan_ok=True, abs=1e-5)
-    beam_search(model, request_of(model), BeamOptions(size=4))
-
-
 @torch.no_grad()
 def test_beams_larger_than_the_vocabulary() -> None:
     model = model_of([])
@@ -179,15 +143,3 @@ def test_beams_larger_than_the_vocabulary() -> None:
         *(beam_search(one, request_of(model), options)[0] for one in (model, PlainSteps(model))), strict=True
     ):
         assert ours.tokens == theirs.tokens
-
-
-@torch.no_grad()
-def test_weights_replaced_during_a_search_stay_alive() -> None:
-    model = model_of([], "model.embedding=12")
-    memory = model.encode(Ragged.of(SOURCE))
-    expected_T, _ = steps_of(model, memory, 1).greedy(begin=1, end=2, longest=9)
-    steps = steps_of(model, memory, 1)
-    for parameter in model.parameters():
-        parameter.data = torch.full_like(parameter, torch.nan)
-    tokens_T, log_probs_T = steps.greedy(begin=1, end=2, longest=9)
-    assert tokens_T.equal(expected_T) and log_probs_T.isfinite().all()

@@ -324,8 +324,8 @@ def open_library(path: Path) -> Any:
         integer, address = ctypes.c_int, ctypes.c_void_p
         native.weft_linear.argtypes = (address, address, integer, address, integer)
         native.weft_transformer_step.argtypes = (address, address, integer, integer, integer, address)
-        native.weft_transformer_greedy.argtypes = (address, address, address, address)
-        native.weft_transformer_beam.argtypes = (address, address, address)
+        native.weft_transformer_search.argtypes = (address,) * 6
+        native.weft_recurrent_search.argtypes = (address,) * 5
         native.weft_log_sum_exp.argtypes = (address, integer, integer, address, integer)
         native.weft_top_k.argtypes = (address, address, integer, integer, integer, address, address, address)
         native.weft_beam_update.argtypes = (address, address, address, address, integer, address)

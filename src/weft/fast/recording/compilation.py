@@ -138,21 +138,20 @@ def compiles_ahead() -> bool:
     return os.environ.get("WEFT_COMPILE_AHEAD") != "0"
 
 
-def is_compiled_for(device: torch.device) -> bool:
+def is_compiled_for(device: torch.device, *, is_idle: bool = False) -> bool:
     return device.type == "cuda" and compiles_ahead()
 
 
-def prepare_compiler(device: torch.device) -> None:
-    """Begin, once in a process, what Triton does before the first kernel."""
+def prepare_compiler(device: torch.device, *, is_idle: bool = False) -> None:
+    """Begin, once in a process, what Triton does before the first kernel; on an idle device also with its products."""
     global _preparation
     with _begin:
         if _preparation is None:
-            _preparation = Thread(target=_prepare, name="weft prepares kernels", daemon=True)
+            _preparation = Thread(target=_prepare, args=(device, is_idle), name="weft prepares kernels", daemon=True)
             _preparation.start()
 
 
-def _prepare() -> None:
-    """Nothing of this uses the device: it may be in use."""
+def _prepare(device: torch.device, is_idle: bool) -> None:
     with suppress(Exception):  # whatever it is, it occurs again where it matters
         folder = rehearsed_kernels()
         if folder is None or not folder.exists():
@@ -162,9 +161,14 @@ def _prepare() -> None:
 
         _ = driver.active  # has a part of it compiled, if that is not in the cache
         triton_key()  # is kept: the checksum of all of Triton
+    with suppress(Exception):
+        for dtype in (torch.bfloat16, torch.float32) if is_idle else ():
+            square = torch.ones(256, 256, device=device, dtype=dtype, requires_grad=True)
+            (square @ square).sum().backward()  # loads the libraries of products, and starts the threads of autograd
 
 
-def _wait_for_preparation() -> None:
+def wait_for_preparation() -> None:
+    """Wait for `prepare_compiler`: its products would disturb the capture of an update."""
     if _preparation is not None:
         _preparation.join()
 
@@ -172,13 +176,13 @@ def _wait_for_preparation() -> None:
 def rehearse(function: Callable[[], object]) -> None:
     """Call a function without launching kernels of Triton; those that are missing are compiled in the background.
 
-    Everything else is computed: from zeros in place of the results of these kernels. So the function may only write
-    what is overwritten before it is read. The random numbers that it draws are drawn again. Whatever it raises is left
-    to the call that matters.
+    Everything else but matrix products is computed: from zeros in place of the results of these. So the function may
+    only write what is overwritten before it is read. The random numbers that it draws are drawn again. Whatever it
+    raises is left to the call that matters.
     """
     if not torch.cuda.is_available():
         return
-    _wait_for_preparation()
+    wait_for_preparation()
     states = torch.cuda.get_rng_state(), torch.get_rng_state()
     try:
         # in this thread: another would neither know of the rehearsal nor of the memory mode
@@ -224,10 +228,13 @@ def wait_for_kernels() -> None:
 
 
 ALLOCATING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "_addmm_activation")
+"""Products of the last two tensors that they are given."""
 
 
 class _ZeroedMemory(TorchDispatchMode):
-    """Allocated memory contains zeros: a kernel that is not launched leaves valid indices."""
+    """Allocated memory contains zeros: a kernel that is not launched leaves valid indices. Products are zeros, too: to
+    load the libraries for them, on their first use, would keep the kernels that follow from being found."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -235,8 +242,13 @@ class _ZeroedMemory(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        return result.zero_() if function.overloadpacket.__name__ in ALLOCATING else result
+        name, options = function.overloadpacket.__name__, kwargs or {}
+        if name in PRODUCTS and "out" not in options and "dtype" not in options:
+            factors = [part for part in args if isinstance(part, torch.Tensor)][-2:]
+            left, right = factors
+            return left.new_zeros(*left.shape[:-1], right.shape[-1])
+        result = function(*args, **options)
+        return result.zero_() if name in ALLOCATING else result
 
 
 def rehearsed_kernels() -> Path | None:

@@ -1,8 +1,9 @@
 """A process that compiles Triton's kernels beside the one that trains or translates: they share no interpreter lock.
 
 Begun early, it imports what compiling takes while data are read and models built; then it forks a process for every
-kernel. These write into Triton's cache on disk, where the process that needs the kernel finds it. Nothing depends on
-it: what it has not compiled, whatever the reason, is not in the cache, and is compiled where it is needed
+kernel. PyTorch, whose import takes longest, is not needed: the modules of kernels get a stand-in (`Absent`). They write
+into Triton's cache on disk, where the process that needs the kernel finds it. Nothing depends on it: what it has not
+compiled, whatever the reason, is not in the cache, and is compiled where it is needed
 (`weft.fast.recording.compilation`); tests/fast/recording/test_compiler_process.py.
 """
 
@@ -16,18 +17,24 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from itertools import count
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
+from types import ModuleType
 from typing import Any, NamedTuple
 
 KERNELS = Path(__file__).parents[1] / "triton"
 SECONDS = 60.0
 """The longest that a kernel may take there, and the time without work after which the process is ended."""
+STARTING_SECONDS = 1.5
+"""So long after its begin, those who have work for it wait until it is ready: about the time that it takes."""
 READY = b"ready"
 SERVE = "import sys; sys.path[:] = sys.argv[1:]; from weft.fast.recording.compiler_process import serve; serve()"
 
@@ -70,7 +77,9 @@ class CompilerProcess:
         """``command``: in place of this module's `serve`; ``seconds``: see `SECONDS`."""
         command = command or [sys.executable, "-c", SERVE, *sys.path]
         self.seconds = seconds
-        self.is_ready = self.has_ended = False
+        self.has_ended = False
+        self._ready = Event()
+        self._begun = time.monotonic()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -81,13 +90,18 @@ class CompilerProcess:
         self._reader.start()
         atexit.register(self.close)
 
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set() and not self.has_ended
+
     def compile(self, job: Any) -> bool:
-        """Have a kernel compiled, and wait for it: whether it was. False at once if the process is not ready."""
+        """Have a kernel compiled, and wait for it: whether it was. False if the process is not ready."""
+        self._ready.wait(max(self._begun + STARTING_SECONDS - time.monotonic(), 0.0))
         message = pickle.dumps(job)
         result: Future[bool] = Future()
         assert self._process.stdin is not None
         with self._lock:
-            if not self.is_ready or self.has_ended:
+            if not self.is_ready:
                 return False
             number = next(self._numbers)
             self._jobs[number] = result
@@ -127,16 +141,54 @@ class CompilerProcess:
                 self._note(line)
         with self._lock:
             self.has_ended = True
+        self._ready.set()  # nobody waits for it any more
         for number in list(self._jobs):
             self._note(b"%d 0" % number)
         self.close()
 
     def _note(self, line: bytes) -> None:
         if line == READY:
-            self.is_ready = True
+            self._ready.set()
             return
         number, succeeded = map(int, line.split())
         self._jobs.pop(number).set_result(bool(succeeded))
+
+
+class Absent(ModuleType):
+    """In place of PyTorch and everything in it: can be called, subclassed and used in annotations, to no effect."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Absent(name)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Absent:
+        return self
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __or__(self, other: Any) -> Absent:
+        return self
+
+    __ror__ = __getitem__ = __or__
+
+
+class AbsentTorch(MetaPathFinder, Loader):
+    """Finds `Absent` modules for PyTorch's."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] == "torch" else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Absent(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to execute."""
 
 
 def serve() -> None:
@@ -145,7 +197,8 @@ def serve() -> None:
     os.dup2(2, 1)  # compilers may print
     from triton.runtime.cache import triton_key
 
-    for path in sorted(KERNELS.glob("*.py")):
+    sys.meta_path.insert(0, AbsentTorch())
+    for path in sorted(KERNELS.glob("[!_]*.py")):
         with suppress(Exception):
             import_module(f"weft.fast.triton.{path.stem}")
     with suppress(Exception):

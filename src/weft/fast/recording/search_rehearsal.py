@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ROW_COUNTS = (1, 16, 64)
 """Up to so many hypotheses, other kernels are used than above."""
+FEW_SENTENCES = (16, 12, 3, 1)
 MOST_SENTENCES = 1024
 """Sentences that are rehearsed at a time."""
 
@@ -76,8 +77,13 @@ def _search(engine: TorchEngine, request: TranslationRequest, sentences: int) ->
     StepSize.measure(model, inputs.memory, inputs.begin, engine.device)
 
 
+def _fewer(sentences: int) -> int:
+    """The next of few sentences: an end of a search may have any number of them."""
+    return max((count for count in FEW_SENTENCES if count < sentences), default=0)
+
+
 class RehearsedLoop(StepLoop):
-    """Takes one step with each number of sentences that a search moves through (`few_active`)."""
+    """Takes one step with each number of sentences that a search may move through (`few_active`)."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -96,7 +102,7 @@ class RehearsedLoop(StepLoop):
         count = len(state.sentences_B)
         state = pad_sentences(state._replace(model_state=grown), padded_count(count))
         _, record = step(state)
-        while few := few_active(len(state.sentences_B)):
+        while few := few_active(len(state.sentences_B)) or _fewer(len(state.sentences_B)):
             state = take_sentences(state, torch.arange(few, device=self.device))
             step(state)
         return [StepRecords(torch.arange(count), map_tree(lambda leaf: leaf[None, :count], record))]

@@ -1,8 +1,8 @@
 """Beam search of one sentence on a CPU in one call of compiled code.
 
-Equal to `weft.search.beam.beam_search` up to rounding; tests/fast/steps/test_native_beam.py. The steps of the model are
-those of `weft.fast.steps.native_transformer`, and native/transformer.c does what is between them: embeddings, logits,
-the best extensions, the update of the beam. Python reads the records of all steps and follows them back.
+Equal to `weft.search.beam.beam_search` up to rounding; tests/fast/steps/test_native_beam.py. native/search.c takes the
+steps of the model (`weft.fast.steps.native_search`) and does what is between them: logits, the best extensions, the
+update of the beam. Python reads the records of all steps and follows them back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor
 from weft.fast.cpu import compiled
 from weft.fast.cpu.compiled import pointer
 from weft.fast.searching.top_k import BeamFields
-from weft.fast.steps.native_transformer import MAX_ROWS, NativeSteps, SearchFields, find_native_steps
+from weft.fast.steps.native_search import NativeDecoder, SearchFields, find_native_search
+from weft.fast.steps.native_transformer import MAX_ROWS
 from weft.runtime.replaceable import plain_of
 from weft.search.beam import BeamOptions, BeamRecord, backtrace, beam_search
 from weft.search.constraints import NoLoops
@@ -116,19 +117,20 @@ def native_beam_search(
     search takes all steps, as it does if a score is not a number.
     """
     with torch.no_grad():
-        steps = find_native_steps(model, request.memory, rows=options.size, return_attention=False)
-        records = None if steps is None else _search(steps, request, options)
+        native = find_native_search(model, request, rows=options.size)
+        records = None if native is None else _search(*native, request, options)
     if records is None:
         hypotheses: Sequence[list[Hypothesis]] = plain_of(beam_search)(model, request, options)
         return hypotheses
     return backtrace([records], request, options.size, options.ranking)
 
 
-def _search(steps: NativeSteps, request: SearchRequest, options: BeamOptions) -> StepRecords | None:
+def _search(
+    decoder: NativeDecoder, fields: SearchFields, request: SearchRequest, options: BeamOptions
+) -> StepRecords | None:
     """The records of all steps; None: they are left to plain search."""
     size, longest = options.size, request.max_lengths[0]
-    fields = steps.settings_of_search(begin=request.begin, end=request.end, longest=longest, rows=size)
-    if fields is None or fields.output.outputs < 2 * size:
+    if fields.output.outputs < 2 * size:
         return None
     records = _Records.empty(longest, size)
     penalties_T = options.ranking.penalties(torch.arange(1, longest + 1)).float().contiguous()
@@ -138,12 +140,12 @@ def _search(steps: NativeSteps, request: SearchRequest, options: BeamOptions) ->
         phrase, copies, tokens = constraint.limits
     needed = options.finished_needed(request.n_best)
     beam = _BeamSearch(size, needed, phrase, copies, tokens, pointer(penalties_T), records.fields())
-    count = _call(steps, fields, beam)
+    count = _call(decoder, fields, beam)
     return None if count < 0 else records.first(count)
 
 
-def _call(steps: NativeSteps, fields: SearchFields, beam: _BeamSearch) -> int:
-    count: int = steps.native.weft_transformer_beam(ctypes.byref(steps.c), ctypes.byref(fields), ctypes.byref(beam))
+def _call(decoder: NativeDecoder, fields: SearchFields, beam: _BeamSearch) -> int:
+    count = decoder.search(ctypes.byref(fields), ctypes.byref(beam), None, None)
     if count == NO_MEMORY:
         raise MemoryError("no memory for a search")
     return count

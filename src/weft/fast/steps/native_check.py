@@ -3,8 +3,9 @@
     python -m weft.fast.steps.native_check LIBRARY
 
 A compiler may be wrong, or use instructions that the processor does not have, which ends the process that runs them. So
-a library is only put where others load it after this process has ended well (`weft.fast.cpu.compiled`). Two small
-Transformers, in fp32 and in 8 bits, search greedily and with a beam; log p of the outputs must agree.
+a library is only put where others load it after this process has ended well (`weft.fast.cpu.compiled`). Small
+Transformers and recurrent models, in fp32 and in 8 bits, search greedily and with a beam; log p of the outputs must
+agree.
 Tested in tests/fast/steps/test_native_check.py.
 """
 
@@ -28,20 +29,28 @@ from weft.search.sampling import greedy_search
 
 TOLERANCE = {"fp32": 1e-3, "int8": 0.05}
 """The largest difference of log p of an output. In 8 bits a value between two integers may be rounded either way."""
-KINDS = (
-    ["norm_placement=pre"],
-    ["positions=rotary", "norm=rms", "activation=swiglu", "key_value_heads=2"],
+TRANSFORMER = tuple(
+    f"model.{side}.{size}"
+    for side in ("encoder", "decoder")
+    for size in ("kind=transformer", "layers=2", "hidden=72", "heads=4", "feed_forward=129")
 )
-SIZES = ("kind=transformer", "layers=2", "hidden=72", "heads=4", "feed_forward=129")
+RECURRENT = ("model.encoder.hidden=72", "model.decoder.hidden=72", "model.decoder.layers=2")
+KINDS = (
+    (*TRANSFORMER, "model.decoder.norm_placement=pre"),
+    (
+        *(*TRANSFORMER, "model.decoder.positions=rotary", "model.decoder.norm=rms", "model.decoder.activation=swiglu"),
+        "model.decoder.key_value_heads=2",
+    ),
+    (*RECURRENT, "model.attention.score=general", "model.decoder.input_feeding=true"),
+    (*RECURRENT, "model.encoder.kind=gru", "model.decoder.kind=gru", "model.attention.placement=before"),
+)
 
 
 def differences(library: Any) -> dict[str, float]:
     """The largest difference of log p of an output, by precision."""
     largest = dict.fromkeys(TOLERANCE, 0.0)
     for settings in KINDS:
-        sides = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in SIZES]
-        changes = [f"model.decoder.{setting}" for setting in settings]
-        recipe = make_recipe({}, [*sides, *changes, "model.embedding=72"])
+        recipe = make_recipe({}, [*settings, "model.embedding=72"])
         model: Any = build_model(recipe.model, source_size=41, target_size=611, seed=3).eval()
         for precision, checked in (("fp32", model), ("int8", quantize(copy.deepcopy(model)))):
             expected, got = (_searches(checked, loaded) for loaded in (None, library))

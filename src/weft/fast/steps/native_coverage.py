@@ -1,4 +1,4 @@
-"""Which Transformers, and which of their sources, the kernels of one sentence can read: all others take other steps.
+"""Which modules, and which sources, the kernels of one sentence can read: all other models take other steps.
 
 C reads addresses, so everything that it takes for granted is looked at here; tests/fast/steps/test_native_coverage.py.
 """
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from weft.attention.multihead import CrossAttention, SelfAttention
 from weft.attention.normalizers import softmax
+from weft.fast.cpu.compiled import Linear
 from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.quantization import Int8Output
 from weft.models.layers import Output
@@ -61,7 +62,7 @@ def is_covered_stack(stack: TransformerStack) -> bool:
             and layer.self_attention.normalize is softmax  # edited weights need their own axes
             and layer.cross_attention.normalize is softmax
             and layer.feed_forward.activation in ACTIVATION_NUMBERS
-            and all(map(_is_native, maps_of(layer)))
+            and all(map(is_native_map, maps_of(layer)))
             and all(map(_is_native_norm, norms_of(layer)))
             for layer in stack.layers
         )
@@ -79,14 +80,14 @@ def norms_of(layer: TransformerLayer) -> list[nn.Module]:
     return [residual.norm for residual in residuals]
 
 
-def _is_observed(module: nn.Module) -> bool:
+def is_observed(module: nn.Module) -> bool:
     """Whether the calls of a module are observed or changed by hooks."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
-def _is_native(linear: nn.Module) -> bool:
+def is_native_map(linear: nn.Module) -> bool:
     """Whether C can read a map: a matrix and a bias in fp32 or in 8-bit integers, without adapters."""
-    if _is_observed(linear):
+    if is_observed(linear):
         return False
     if type(linear) is Int8Linear:
         return True
@@ -95,7 +96,7 @@ def _is_native(linear: nn.Module) -> bool:
 
 def _is_native_norm(norm: nn.Module) -> bool:
     """Whether C can read a norm: with weights, and a layer norm also with biases."""
-    if _is_observed(norm):
+    if is_observed(norm):
         return False
     if type(norm) is nn.LayerNorm:
         return norm.weight is not None and norm.bias is not None and are_floats(norm.weight, norm.bias)
@@ -103,8 +104,27 @@ def _is_native_norm(norm: nn.Module) -> bool:
 
 
 def is_native_output(output: Output) -> bool:
-    if _is_observed(output):
+    if is_observed(output):
         return False
     if type(output) is Int8Output:
-        return not _is_observed(output.linear)
+        return not is_observed(output.linear)
     return type(output).scores is Output.scores and are_floats(output.weight_VD, output.bias_V)
+
+
+def has_plain_logits(output: Output) -> bool:
+    """Whether the logits are the scores that C computes: those of cross-entropy."""
+    return type(output) in (Output, Int8Output) and output.loss == Output.loss
+
+
+def native_map(linear: nn.Module) -> Linear:
+    """A linear map as C reads it."""
+    if isinstance(linear, Int8Linear):
+        return linear.native_map()
+    assert isinstance(linear, nn.Linear)
+    return Linear.of(linear.weight, linear.bias)
+
+
+def output_map(output: Output) -> Linear:
+    if isinstance(output, Int8Output):
+        return native_map(output.linear)
+    return Linear.of(output.weight_VD, output.bias_V)

@@ -12,10 +12,9 @@ state of a hypothesis is the places of its own tokens there.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,31 +22,24 @@ from weft.attention.ragged_attention import mean_of_heads
 from weft.attention.relative_positions import rotation
 from weft.fast.cpu import compiled
 from weft.fast.cpu.compiled import Linear, Norm, check_memory, few_rows_linear, pointer
-from weft.fast.cpu.int8 import Int8Linear
 from weft.fast.steps.native_coverage import (
     ACTIVATION_NUMBERS,
     are_floats,
+    has_plain_logits,
     is_covered_memory,
     is_covered_stack,
     is_native_output,
     maps_of,
+    native_map,
     norms_of,
+    output_map,
 )
-from weft.fast.steps.quantization import Int8Output
 from weft.models.interface import StepOutput
-from weft.models.layers import Output
 from weft.models.positions import Sinusoidal
 from weft.models.seq2seq import Seq2Seq
 from weft.models.transformer import TransformerLayer
 from weft.models.transformer_decoder import TransformerDecoder, TransformerMemory
-from weft.runtime.replaceable import plain_of
-from weft.search.constraints import NoLoops
-from weft.search.interface import Hypothesis, SearchRequest, StepModel
-from weft.search.loop import StepRecords
-from weft.search.paths import PathRecord, path_hypotheses
-from weft.search.ranking import Ranking
-from weft.search.repetition import has_loop
-from weft.search.sampling import greedy_search
+from weft.search.interface import StepModel
 
 MAX_ROWS = 16
 """The most hypotheses: products of more rows are bound by arithmetic, at which PyTorch's are better."""
@@ -81,25 +73,10 @@ class _Decoder(ctypes.Structure):
     )  # fmt: skip
 
 
-class SearchFields(ctypes.Structure):
-    """A whole search as native/transformer.c declares it."""
+class _Tokens(ctypes.Structure):
+    """Embeddings and positions as native/transformer.c adds them."""
 
-    _fields_ = (
-        ("output", Linear),
-        ("embedding", ctypes.c_void_p),
-        ("positions", ctypes.c_void_p),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_int32) for name in ("begin", "end", "longest")),
-    )
-
-
-def find_native_steps(model: StepModel, memory: Any, *, rows: int, return_attention: bool) -> NativeSteps | None:
-    """The native steps of a model for one sentence; None: it has none."""
-    from weft.fast.steps.one_sentence_transformer import is_plain_transformer
-
-    if not isinstance(model, nn.Module) or not is_plain_transformer(model):
-        return None
-    return native_steps(cast(Seq2Seq, model), memory, rows=rows, return_attention=return_attention)
+    _fields_ = (("embedding", ctypes.c_void_p), ("positions", ctypes.c_void_p), ("scale", ctypes.c_float))
 
 
 def native_or_sentence_steps(
@@ -125,14 +102,6 @@ def native_steps(model: Seq2Seq, memory: TransformerMemory, *, rows: int, return
     return steps if steps.has_equal_layers() else None
 
 
-def native_map(linear: nn.Module) -> Linear:
-    """A linear map as C reads it."""
-    if isinstance(linear, Int8Linear):
-        return linear.native_map()
-    assert isinstance(linear, nn.Linear)
-    return Linear.of(linear.weight, linear.bias)
-
-
 def _weights(modules: Iterable[nn.Module]) -> list[Tensor]:
     return [weights.detach() for module in modules for weights in module._parameters.values() if weights is not None]
 
@@ -151,7 +120,7 @@ class NativeSteps:
         self.embedding_VE, self.embedding_scale = model.target_embedding.weight_VE.detach(), stack.embedding_scale
         self.sinusoids_PD = stack.positions.table.values_PD if isinstance(stack.positions, Sinusoidal) else None
         self.logits = model.output.logits
-        self.output = _output_map(model.output)
+        self.output = output_map(model.output)
         self.return_attention = return_attention
         self.native = compiled.loaded
         self.stored = 0
@@ -297,22 +266,16 @@ class NativeSteps:
         for layer, bias_HT in zip(self.layers, self.biases, strict=True):
             layer.bias = pointer(bias_HT)
 
-    def settings_of_search(self, *, begin: int, end: int, longest: int, rows: int) -> SearchFields | None:
-        """A whole search as C reads it, with room in the pool for its tokens; None where C cannot embed tokens, or read
-        the logits."""
+    def prepare_search(self, *, longest: int, rows: int) -> bool:
+        """Make room in the pool for the tokens of a whole search; False where C cannot embed tokens, or read logits."""
         stack, output = self.stack, self.model.output
         is_plain = isinstance(stack.input_projection, nn.Identity) and isinstance(self.decoder.readout, nn.Identity)
-        if not is_plain or stack.embedding_norm is not None or type(output) not in (Output, Int8Output):
-            return None
-        vocabulary = len(self.embedding_VE)
-        if self.output.outputs > vocabulary or not 0 <= begin < vocabulary or longest < 1:
-            return None
+        if not is_plain or stack.embedding_norm is not None or not has_plain_logits(output):
+            return False
         if rows * longest * len(self.layers) * self.entry > MAX_POOL_FLOATS:
-            return None
+            return False
         if stack.max_positions is not None and longest > stack.max_positions:
-            return None
-        if isinstance(output, Int8Output) and output.loss != Output.loss:
-            return None
+            return False
         positions_PD = None
         if stack.positions is not None:
             positions_PD = stack.positions(torch.arange(longest), longest).contiguous()
@@ -320,72 +283,12 @@ class NativeSteps:
         self._reserve_positions(longest)
         self._reserve_tokens(rows * longest)
         self.c.threads = torch.get_num_threads()
-        return SearchFields(
-            output=self.output,
-            embedding=pointer(self.embedding_VE),
-            positions=pointer(positions_PD),
-            scale=self.embedding_scale,
-            begin=begin,
-            end=end,
-            longest=longest,
-        )
+        self.tokens = _Tokens(pointer(self.embedding_VE), pointer(positions_PD), self.embedding_scale)
+        return True
 
-    def greedy(self, *, begin: int, end: int, longest: int) -> tuple[Tensor, Tensor] | None:
-        """The tokens (T,) of greedy search and their log p; None where C has not all that it takes."""
-        search = self.settings_of_search(begin=begin, end=end, longest=longest, rows=1)
-        if search is None:
-            return None
-        tokens_T, log_probs_T = torch.empty(longest, dtype=torch.int64), torch.empty(longest)
-        count = check_memory(
-            self.native.weft_transformer_greedy(
-                ctypes.byref(self.c), ctypes.byref(search), pointer(tokens_T), pointer(log_probs_T)
-            )
-        )
-        return tokens_T[:count], log_probs_T[:count]
-
-
-def is_native_greedy(model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")) -> bool:
-    """Whether `greedy_search` may apply: one sentence on a CPU, and nothing that changes or observes its steps."""
-    return (
-        len(request.max_lengths) == request.n_best == 1
-        and torch.device(request.device).type == "cpu"
-        and request.loop is None
-        and not (request.return_attention or request.return_trace or ranking.beta)
-        and not (any(request.prefixes) or any(request.min_lengths) or any(request.required))
-        and all(isinstance(constraint, NoLoops) for constraint in request.constraints)
-        and compiled.loaded is not None
-    )
-
-
-def native_greedy_search(
-    model: StepModel, request: SearchRequest, ranking: Ranking = Ranking("none")
-) -> Sequence[list[Hypothesis]]:
-    """`weft.search.sampling.greedy_search` of one sentence in one call, where the model's steps are native.
-
-    The constraint `NoLoops` changes nothing unless the output has a loop; then, plain search takes the steps.
-    """
-    plain = plain_of(greedy_search)
-    with torch.no_grad():
-        steps = find_native_steps(model, request.memory, rows=1, return_attention=False)
-        longest = request.max_lengths[0]
-        output = None if steps is None else steps.greedy(begin=request.begin, end=request.end, longest=longest)
-        if output is None:
-            return plain(model, request, ranking)
-        tokens_T, log_probs_T = output
-        if not log_probs_T.isfinite().all():  # logits that are not numbers: what follows from them is left to PyTorch
-            return plain(model, request, ranking)
-        lengths_1 = np.array([len(tokens_T)])
-        limits = [constraint.limits for constraint in request.constraints if isinstance(constraint, NoLoops)]
-        if any(has_loop(tokens_T.numpy(), lengths_1, limit).any() for limit in limits):
-            return plain(model, request, ranking)
-        active_T11 = torch.ones(len(tokens_T), 1, 1, dtype=torch.bool)
-        record = PathRecord(tokens_T[:, None, None], log_probs_T[:, None, None], active_T11, None, None, None)
-        return path_hypotheses(
-            [StepRecords(torch.zeros(1, dtype=torch.int64), record)], request, ranking, with_gap=True
-        )
-
-
-def _output_map(output: Output) -> Linear:
-    if isinstance(output, Int8Output):
-        return native_map(output.linear)
-    return Linear.of(output.weight_VD, output.bias_V)
+    def search(self, search: Any, beam: Any, tokens_T: Tensor | None, log_probs_T: Tensor | None) -> int:
+        """See `weft.fast.steps.native_search.NativeDecoder`."""
+        decoder, embedded = ctypes.byref(self.c), ctypes.byref(self.tokens)
+        outputs = pointer(tokens_T), pointer(log_probs_T)
+        count: int = self.native.weft_transformer_search(decoder, embedded, search, beam, *outputs)
+        return count

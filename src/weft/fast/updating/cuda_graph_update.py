@@ -27,7 +27,7 @@ from weft.errors import is_out_of_memory, warn
 from weft.fast import load_versions
 from weft.fast.layers.layer_kernels import half_weights, is_trained_linear
 from weft.fast.layers.transformer import has_kernels
-from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse
+from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse, wait_for_preparation
 from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
 from weft.models.architecture import architecture_of
@@ -270,6 +270,7 @@ class CudaGraphUpdate(PlainUpdate):
         """False: memory was not enough, and updates are plain."""
         self.updates = 0
         self.stream = torch.cuda.Stream(self.device)
+        wait_for_preparation()
         if should_compile(model, self.settings):
             load_versions()  # what is compiled can import nothing
             for layer in layers_to_compile(model, self.settings):
@@ -281,8 +282,7 @@ class CudaGraphUpdate(PlainUpdate):
         """Compile the kernels that updates are likely to need, at the same time, if this machine has not done so."""
         weights = [(tuple(parameter.shape), parameter.dtype) for parameter in self.model.parameters()]
         settings = self.settings.model_dump(include={"precision", "label_smoothing", "consistency", "coverage_loss"})
-        rehearsals = Rehearsals(str(self.model), weights, self.shape, settings)
-        if rehearsals.are_done:
+        if (rehearsals := Rehearsals(str(self.model), weights, self.shape, settings)).are_done:
             return
         self.model.train()
         deadline = time.monotonic() + REHEARSAL_SECONDS

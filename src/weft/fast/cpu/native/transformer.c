@@ -1,7 +1,7 @@
 /* A step of a Transformer decoder for the hypotheses of one sentence (weft.models.transformer_decoder), in one call. */
 
-#include "beam.h"
 #include "kernels.h"
+#include "search.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,133 +162,49 @@ int weft_transformer_step(
     return result;
 }
 
+/* A search steps the decoder: a row's ancestors follow from the rows that it and those before it continue. */
 typedef struct {
-    Linear output;
+    const Decoder *decoder;
     const float *embedding; /* (vocabulary, width) */
     const float *positions; /* (positions, width), added to the embeddings; or NULL */
     float scale;            /* of embeddings */
-    int32_t begin, end, longest;
-} Search;
+    int64_t *places, *next; /* (rows, time + 1): places of the tokens of every row */
+    int stored;
+} Steps;
 
-static void embed(const Decoder *d, const Search *search, int64_t token, int time, float *stream) {
-    const float *row = search->embedding + token * d->width;
-    for (int i = 0; i < d->width; i++)
-        stream[i] = row[i] * search->scale + (search->positions ? search->positions[(long)time * d->width + i] : 0.0f);
-}
-
-/* Greedy search: tokens, each with its log p, up to the end token or `longest` of them. Returns how many; -1: no
-memory. */
-int weft_transformer_greedy(const Decoder *d, const Search *search, int64_t *tokens, float *log_probs) {
-    float *stream = malloc(sizeof(float) * (d->width + search->output.outputs)), *logits = stream + d->width;
-    int64_t *ancestors = malloc(sizeof(int64_t) * search->longest);
-    int time = 0, is_short = !stream || !ancestors;
-    for (long token = search->begin; !is_short && time < search->longest;) {
-        embed(d, search, token, time, stream);
-        ancestors[time] = time;
-        is_short = weft_transformer_step(d, stream, 1, time, time, ancestors)
-            || linear(&search->output, stream, d->width, 1, logits, d->threads);
-        if (is_short) break;
-        float largest;
-        token = first_largest(logits, search->output.outputs, &largest);
-        log_probs[time] = largest - log_sum_exp(logits, search->output.outputs, largest);
-        tokens[time++] = token;
-        if (token == search->end || !isfinite(log_probs[time - 1])) break;
+static int step(void *data, const int64_t *tokens, const int64_t *parents, int rows, int time, float *stream) {
+    Steps *steps = data;
+    const Decoder *d = steps->decoder;
+    for (int r = 0; r < rows; r++) {
+        const float *row = steps->embedding + tokens[r] * d->width;
+        for (int i = 0; i < d->width; i++)
+            stream[(long)r * d->width + i]
+                = row[i] * steps->scale + (steps->positions ? steps->positions[(long)time * d->width + i] : 0.0f);
+        memcpy(steps->next + (long)r * (time + 1), steps->places + parents[r] * time, sizeof(int64_t) * time);
+        steps->next[(long)r * (time + 1) + time] = steps->stored + r;
     }
-    free(stream);
-    free(ancestors);
-    return is_short ? -1 : time;
+    int64_t *other = steps->places;
+    steps->places = steps->next, steps->next = other;
+    steps->stored += rows;
+    return weft_transformer_step(d, stream, rows, time, steps->stored - rows, steps->places);
 }
 
 typedef struct {
-    int32_t size, needed;
-    int32_t longest_phrase, copies, tokens; /* of loops, which are forbidden (weft.search.repetition); 0: allowed */
-    const float *penalties;                 /* of hypotheses of 1, 2, ... tokens */
-    Beam steps;                             /* `size` values of every step, one of `following` and `stopped` */
-} BeamSearch;
+    const float *embedding, *positions;
+    float scale;
+} Tokens;
 
-/* Whether a token after `length` others is the end of a loop. */
-static int is_loop(const BeamSearch *beam, const int64_t *history, int length, int64_t token) {
-    for (int period = 1; period <= beam->longest_phrase && period <= length; period++) {
-        int run = beam->copies * period > beam->tokens ? beam->copies * period : beam->tokens, same = 0;
-        if (run > length + 1 || history[length - period] != token) continue;
-        while (same < run - period - 1 && history[length - 1 - same] == history[length - 1 - same - period]) same++;
-        if (same >= run - period - 1) return 1;
-    }
-    return 0;
-}
-
-/* Beam search: the records of all steps. Returns how many there are; -1: no memory; -2: a loop would have to be avoided,
-or a score is not a number. The vocabulary has at least 2 `size` tokens, and the decoder's pool has room for `size`
-`longest` of them. */
-int weft_transformer_beam(const Decoder *d, const Search *search, const BeamSearch *beam) {
-    const int size = beam->size, many = 2 * size, longest = search->longest, vocabulary = search->output.outputs;
-    float *floats = malloc(sizeof(float) * size * ((long)d->width + vocabulary + 5));
-    int64_t *ints = malloc(sizeof(int64_t) * size * (4L * (longest + 1) + 5));
-    if (!floats || !ints) {
-        free(floats);
-        free(ints);
-        return -1;
-    }
-    float *stream = floats, *logits = stream + (long)size * d->width, *best = logits + (long)size * vocabulary;
-    float *sums = best + many, *scores = sums + size;
-    int64_t *places = ints, *next_places = places + (long)size * (longest + 1);
-    int64_t *history = next_places + (long)size * (longest + 1), *next_history = history + (long)size * (longest + 1);
-    int64_t *parents = next_history + (long)size * (longest + 1), *tokens = parents + many, *current = tokens + many;
-    int64_t finished = 0;
-    int result = 0, rows = 1, stored = 0;
-    current[0] = search->begin;
-    scores[0] = 0.0f;
-    while (result >= 0 && result < longest) {
-        const int time = result;
-        for (int r = 0; r < rows; r++) {
-            embed(d, search, current[r], time, stream + (long)r * d->width);
-            places[(long)r * (time + 1) + time] = stored + r;
-        }
-        if (weft_transformer_step(d, stream, rows, time, stored, places)
-            || linear(&search->output, stream, d->width, rows, logits, d->threads)) {
-            result = -1;
-            break;
-        }
-        stored += rows;
-        weft_log_sum_exp(logits, rows, vocabulary, sums, d->threads);
-        int is_plain = 1;
-        for (int r = 0; r < rows; r++) {
-            is_plain &= isfinite(sums[r]) != 0;
-            sums[r] = scores[r] - sums[r];
-        }
-        is_plain &= weft_top_k(logits, sums, rows, vocabulary, many, best, parents, tokens) == many;
-        for (int i = 0; is_plain && i < many; i++)
-            is_plain = best[i] == -INFINITY || (isfinite(best[i])
-                && !is_loop(beam, history + parents[i] * longest, time, tokens[i]));
-        if (!is_plain) {
-            result = -2;
-            break;
-        }
-        Beam record = beam->steps;
-        const long at = (long)time * size;
-        record.parents += at, record.tokens += at, record.end_parents += at, record.ranking += at;
-        record.end_totals += at, record.end_ranking += at, record.ends += at, record.totals += at;
-        record.following += time, record.stopped += time;
-        record.finished = &finished;
-        record.scores = scores;
-        Step step = {search->end, size, beam->needed, time, longest, beam->penalties[time]};
-        weft_beam_update(&step, best, parents, tokens, many, &record);
-        for (int k = 0; k < size; k++) {
-            const long parent = record.parents[k];
-            memcpy(next_history + (long)k * longest, history + parent * longest, sizeof(int64_t) * time);
-            next_history[(long)k * longest + time] = current[k] = record.tokens[k];
-            memcpy(next_places + (long)k * (time + 2), places + parent * (time + 1), sizeof(int64_t) * (time + 1));
-        }
-        int64_t *other = history;
-        history = next_history, next_history = other;
-        other = places;
-        places = next_places, next_places = other;
-        rows = size;
-        result++;
-        if (*record.stopped) break;
-    }
-    free(floats);
-    free(ints);
+/* Greedy search, or with `beam` a beam search, as in search.h; the pool has room for `longest` tokens of every row. */
+int weft_transformer_search(
+    const Decoder *d, const Tokens *embedded, const Search *search, const BeamSearch *beam, int64_t *tokens,
+    float *log_probs) {
+    const long count = (long)(beam ? beam->size : 1) * (search->longest + 1);
+    int64_t *places = malloc(sizeof(int64_t) * 2 * count);
+    if (!places) return -1;
+    Steps steps = {d, embedded->embedding, embedded->positions, embedded->scale, places, places + count, 0};
+    Model model = {step, &steps, d->width, d->threads};
+    int result = beam ? beam_search(&model, search, beam) : greedy_search(&model, search, tokens, log_probs);
+    free(places);
     return result;
 }
 
