@@ -35,6 +35,13 @@ def test_everything_that_differs_changes_its_place(
     assert not [*tmp_path.rglob("*.part")] and not [*tmp_path.rglob(".*.part")]
 
 
+def test_a_card_still_names_the_files_beside_its_folder(tmp_path: Path) -> None:
+    first, second = make_run(tmp_path / "run", "one"), make_run(tmp_path / "run/race/distilled", "two")
+    (second / "README.md").write_text(f"{second}.data/train.jsonl; `weft translate {second}`. It is {second}.")
+    exchange(first, second)
+    assert (first / "README.md").read_text() == f"{second}.data/train.jsonl; `weft translate {first}`. It is {first}."
+
+
 def _refuse(*_: object) -> None:
     raise OSError("no links")
 

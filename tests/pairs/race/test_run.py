@@ -216,6 +216,17 @@ def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: fl
     assert Path("runs/mine/race/distilled.data").exists() == better, "what its recipe names is kept"
 
 
+def test_the_student_has_the_name_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("weft.pairs.distillation.distill.distill", lambda *_, **options: given.update(options) or ())
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.toml").write_text('name = "1 word"\n[data]\ntrain = "copy"\n')
+    limit = TimeLimit.from_now(10)
+    assert not [*run_module.distill_ensemble(models.DistillationInputs((run,), tmp_path / "out", limit, 60.0))]
+    assert 'name="1 word"' in given["changes"] and 8.9 < given["minutes"] < 9.0
+
+
 def test_the_longest_model_is_the_run_where_validation_pairs_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """One training that uses up the time; a second one only if the speed was mistaken, and then it takes its place."""
     speeds = iter([Speed(step=600.0)])

@@ -7,6 +7,7 @@ a moment.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def exchange(first: Path, second: Path) -> None:
     for run, other in ((first, second), (second, first)):
         card = RunFolder(run).card
         if card.is_file():  # it names its folder
-            save_text(card, card.read_text("utf-8").replace(str(other), str(run)))
+            own = re.compile(rf"{re.escape(str(other))}(?![\w./-]*\w)")  # not the files beside it
+            save_text(card, own.sub(lambda _: str(run), card.read_text("utf-8")))  # noqa: B023
 
 
 def _exchange_file(first: Path, second: Path) -> None:

@@ -244,7 +244,8 @@ class FurtherModels:
         value = score_runs([student], run.recipe) if (student / "recipe.toml").is_file() else None
         chosen = is_better(value, expected, self.metric)
         if chosen:
-            self._add_comments(student, f"distilled from an ensemble of {len(self.folders)} models")
+            reason = f"distilled from an ensemble of {len(self.folders)} models"
+            self._add_comments(student, reason, replaced=("seed: ", "steps: ", "variants: "))
             with lock_run(run.folder):
                 exchange(run.folder, student)
         for folder in student.parent.glob(student.name if chosen else f"{student.name}*"):
@@ -286,10 +287,10 @@ class FurtherModels:
         RunFolder(self.run.folder).append_log(event.record())
         return event
 
-    def _add_comments(self, folder: Path, reason: str) -> None:
+    def _add_comments(self, folder: Path, reason: str, replaced: tuple[str, ...] = ("seed: ",)) -> None:
         """The head of the recipe of a further model: that of the first one, and why it is the run."""
         comments = leading_comments((self.run.folder / "recipe.toml").read_text("utf-8"))
-        comments = [line for line in comments if not line.startswith("seed: ")]
+        comments = [line for line in comments if not line.startswith(replaced)]
         path = folder / "recipe.toml"
         save_text(path, with_comments(path.read_text("utf-8"), [*comments, reason]))
         self._annotate_card(folder)

@@ -78,15 +78,17 @@ def race_run(run: PlannedRun, options: TrainingOptions, distill: Distill | None 
 
 
 def distill_ensemble(teachers: DistillationInputs) -> Events:
-    """Train a model of the same recipe on the outputs of the ensemble and on the references."""
+    """Train a model of the same recipe on the outputs of the ensemble and on the references, to the end of the time."""
     from weft.pairs.distillation.distill import distill  # which imports the module that imports this one
 
     minutes = (teachers.limit.remaining() - teachers.reserved) / 60
+    named = {"name": load_recipe(teachers.folders[0] / "recipe.toml").name}
+    named["summary"] = f"Distilled from an ensemble of {len(teachers.folders)} models."
     yield from distill(
         teachers.folders,
         out=teachers.out,
         references=REFERENCES,
-        changes=["training.patience=0"],  # the time has no other use
+        changes=["training.patience=0", *(f"{name}={json.dumps(text)}" for name, text in named.items())],
         minutes=minutes,
         use_up_time=True,
         evaluate=False,
