@@ -39,7 +39,7 @@ import numpy as np
 import weft
 from weft.evaluation.calibrate import LIMIT, Criterion, calibrate, criterion_named, sentence_chrf
 from weft.evaluation.calibration import calibrate as calibration
-from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, rank_correlation, sigmoid
+from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, mean_ranks, sigmoid
 from weft.evaluation.pairs import EvaluationItems, find_scorable_items
 from weft.evaluation.sacrebleu_metrics import sacrebleu_metric
 from weft.translation.confidence import TOKEN_FEATURES, feature_matrix
@@ -47,6 +47,14 @@ from weft.translation.translator import Translator
 
 UNATTENDED = 0.2
 """Total attention below which a source token counts as never attended."""
+
+
+def rank_correlation(first_N: np.ndarray, second_N: np.ndarray) -> float:
+    """Spearman's ρ: the correlation of the ranks; 0 if one side is constant."""
+    first_N, second_N = mean_ranks(first_N), mean_ranks(second_N)
+    first_N, second_N = first_N - first_N.mean(), second_N - second_N.mean()
+    norm = float(np.sqrt((first_N**2).sum() * (second_N**2).sum()))
+    return float((first_N * second_N).sum()) / norm if norm else 0.0
 
 
 def items_of(run: Translator, split: str, limit: int | None) -> EvaluationItems:

@@ -171,11 +171,3 @@ def mean_ranks(values_N: np.ndarray) -> np.ndarray:
     last = np.cumsum(counts)
     ranks_N: np.ndarray = ((last - counts + 1 + last) / 2)[inverse_N]
     return ranks_N
-
-
-def rank_correlation(first_N: np.ndarray, second_N: np.ndarray) -> float:
-    """Spearman's ρ: the correlation of the ranks; 0 if one side is constant."""
-    first_N, second_N = mean_ranks(first_N), mean_ranks(second_N)
-    first_N, second_N = first_N - first_N.mean(), second_N - second_N.mean()
-    norm = float(np.sqrt((first_N**2).sum() * (second_N**2).sum()))
-    return float((first_N * second_N).sum()) / norm if norm else 0.0

@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from weft.search.beam import BeamState, BeamStep, Chosen
-from weft.search.constraints import apply_constraints, forbid, log_sum_exp, top_k
+from weft.search.constraints import constrained_scores, forbid, top_k
 from weft.search.interface import FORBIDDEN
 from weft.search.loop import SearchState
 from weft.search.required import TermMatches, TermProgress
@@ -110,13 +110,7 @@ def _extensions(
     best other extensions. The logits are overwritten."""
     beam: BeamState = state.extra
     missing_R = matches.missing_RC.any(1)
-    if all(constraint.forbids for constraint in step.constraints):  # then scores are log p: no log-softmax is needed
-        sums_R1 = log_sum_exp(logits_RV)[:, None]
-        log_probs_RV = scores_RV = apply_constraints(logits_RV, state, step.constraints, step.end, in_place=True)
-    else:
-        sums_R1 = logits_RV.new_zeros(len(logits_RV), 1)
-        log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-        scores_RV = apply_constraints(log_probs_RV, state, step.constraints, step.end)
+    log_probs_RV, scores_RV, sums_R1 = constrained_scores(logits_RV, state, step.constraints, step.end)
     next_RX = matches.next_tokens()
     required_RX, exists_RX = next_RX.clamp(min=0), next_RX >= 0
     again_RX = ((next_RX[:, :, None] == next_RX[:, None]) & exists_RX[:, None]).tril(-1).any(2)

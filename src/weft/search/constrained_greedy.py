@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from weft.search.constrained_beam import history_of
-from weft.search.constraints import apply_constraints, first_largest, log_sum_exp
+from weft.search.constraints import constrained_scores, first_largest
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import SearchInputs, SearchState, StepLoop, StepRecords, history_window, steps_for
 from weft.search.paths import path_hypotheses
@@ -149,14 +149,7 @@ class TermPathStep(PathStep):
         assert terms is not None
         progress: TermProgress = map_tree(lambda leaf: leaf.flatten(0, 1), paths.progress)
         matches = terms.matches(history_of(state), progress)
-        if all(constraint.forbids for constraint in self.constraints):  # then scores are log p, but for one number
-            sums_R1 = log_sum_exp(logits_RV)[:, None]
-            scores_RV = apply_constraints(logits_RV, state, self.constraints, self.end, in_place=True)
-            log_probs_RV = scores_RV
-        else:
-            sums_R1 = logits_RV.new_zeros(len(logits_RV), 1)
-            log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
-            scores_RV = apply_constraints(log_probs_RV, state, self.constraints, self.end)
+        log_probs_RV, scores_RV, sums_R1 = constrained_scores(logits_RV, state, self.constraints, self.end)
         best_R1, next_RX = first_largest(scores_RV), matches.next_tokens()
         best_scores_R1 = scores_RV.gather(1, best_R1)
         margins_RX = scores_RV.gather(1, next_RX.clamp(min=0)) - best_scores_R1

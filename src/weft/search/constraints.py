@@ -304,6 +304,25 @@ def top_k_constrained(
     return top_k_extensions(scores_RV, totals_BK, k)
 
 
+def constrained_scores(
+    logits_RV: Tensor, state: SearchState, constraints: Sequence[LogitsConstraint], end: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log p of all tokens, the same under constraints, and (R, 1) what is still to be subtracted from both.
+
+    Under constraints that only forbid, that is log Σ exp(logits), both are one tensor, and the logits are overwritten.
+    """
+    if all(constraint.forbids for constraint in constraints):
+        sums_R1 = log_sum_exp(logits_RV)[:, None]
+        scores_RV = apply_constraints(logits_RV, state, constraints, end, in_place=True)
+        return scores_RV, scores_RV, sums_R1
+    log_probs_RV = logits_RV.log_softmax(-1, dtype=torch.float32)
+    return (
+        log_probs_RV,
+        apply_constraints(log_probs_RV, state, constraints, end),
+        logits_RV.new_zeros(len(logits_RV), 1),
+    )
+
+
 @replaceable
 def first_largest(values_RV: Tensor) -> Tensor:
     """(R, 1) the index of the largest value of every row, of equals the first."""

@@ -78,6 +78,16 @@ class TestThreshold:
         said = command("translate", run, source, "--min-confidence", "0")
         assert said.stdout == command("translate", run, source).stdout and "0 of 4 outputs left out" in said.stderr
 
+    def test_accepted_outputs_of_unfamiliar_sources_are_counted(
+        self, command: Command, run: Path, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "new.txt"
+        path.write_text("a b c\nq q q\n", "utf-8")
+        warning = "weft: warning: 1 accepted output with unknown tokens or unlike the training data"
+        assert warning in command("translate", run, path, "--min-confidence", "0").stderr
+        assert "accepted output" not in command("translate", run, path, "--min-confidence", "1").stderr
+        assert "accepted output" not in command("translate", run, path, "--confidence").stderr
+
     def test_json_keeps_the_outputs(self, command: Command, run: Path, source: Path) -> None:
         said = command("translate", run, source, "--min-confidence", "1", "--json")
         records = [json.loads(line) for line in said.stdout.splitlines()]

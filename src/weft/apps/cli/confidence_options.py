@@ -60,6 +60,10 @@ ShowFlags = Annotated[
 ]
 
 
+UNFAMILIAR = frozenset({"unlike-training", "unknown-tokens"})
+"""Flags of outputs whose like is rare among validation outputs."""
+
+
 class ConfidenceOptions(NamedTuple):
     """The options of a command that concern confidence."""
 
@@ -141,7 +145,7 @@ class JudgedOutputs:
         self.least = output_format.min_confidence
         self.review = review
         self.lines: list[str] = []
-        self.outputs = self.left_out = 0
+        self.outputs = self.left_out = self.unfamiliar = 0
         self.counts_flags = output_format.flags
         self.flags: Counter[str] = Counter()
         self.drift: DriftMonitor | None = None
@@ -162,7 +166,9 @@ class JudgedOutputs:
         from weft.translation.output_format import in_one_line, is_accepted
 
         for number, translation in translations.items():
-            if not is_accepted(translation, self.least):
+            if is_accepted(translation, self.least):
+                self.unfamiliar += bool(UNFAMILIAR & set(translation.flags))
+            else:
                 self.left_out += 1
                 if self.review is not None:
                     texts = in_one_line(translation.source), in_one_line(translation.text)
@@ -175,6 +181,11 @@ class JudgedOutputs:
         if self.least is not None:
             where = "" if self.review is None else f"; see {self.review}"
             print(f"weft: {self.left_out:,} of {plural(self.outputs, 'output')} left out{where}", file=sys.stderr)
+        if self.unfamiliar:
+            warn(
+                f"{plural(self.unfamiliar, 'accepted output')} with unknown tokens or unlike the training data: no "
+                "confidence was measured for such; --flags shows them"
+            )
         if self.counts_flags:
             counts = ", ".join(f"{count:,} {name}" for name, count in self.flags.most_common()) or "none"
             print(f"weft: flags of {plural(self.outputs, 'output')}: {counts}", file=sys.stderr)

@@ -34,7 +34,6 @@ BLOCK_NAMES = """
     iframe legend li link main menu meta nav noframes noscript object ol optgroup option p pre script section select
     style summary table tbody td template textarea tfoot th thead title tr ul video
 """
-VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
 BLOCKS = frozenset(BLOCK_NAMES.split())
 """Elements of HTML around which a text ends."""
 VOID = frozenset(
