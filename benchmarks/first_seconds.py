@@ -29,6 +29,14 @@ from typing import Any
 import train_gpu
 
 BEGAN = float(os.environ.get("WEFT_BENCHMARK_BEGAN", time.time()))
+HEAVY = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.fx.experimental.symbolic_shapes",
+    "sympy",
+    "torch.distributed.tensor",
+)
+"""Modules that take long to import, and which neither training nor searching needs."""
 SLOW = 0.05
 """Seconds of a compilation that gets a line of its own."""
 
@@ -44,13 +52,14 @@ class Watch:
         self.marks: dict[str, float] = {}
         self.seconds: dict[str, float] = defaultdict(float)
         self.counts: dict[str, int] = defaultdict(int)
+        self.calls: dict[str, list[float]] = defaultdict(list)
         self.kernels: list[dict[str, Any]] = []
 
     def mark(self, name: str) -> None:
         self.marks.setdefault(name, now())
 
-    def timed(self, name: str, owner: Any, function: str) -> None:
-        """Add up the time of all calls of a function."""
+    def timed(self, name: str, owner: Any, function: str, *, each: bool = False) -> None:
+        """Add up the time of all calls of a function. ``each``: record that of each, too."""
         plain = getattr(owner, function)
 
         def call(*args: Any, **options: Any) -> Any:
@@ -60,6 +69,8 @@ class Watch:
             finally:
                 self.seconds[name] += time.perf_counter() - start
                 self.counts[name] += 1
+                if each:
+                    self.calls[name].append(round(time.perf_counter() - start, 3))
 
         setattr(owner, function, call)
 
@@ -82,6 +93,7 @@ class Watch:
 
     def watch_weft(self) -> None:
         from weft.fast.recording.recorder import Recorder
+        from weft.fast.updating import cuda_graph_update
         from weft.fast.updating.cuda_graph_update import CudaGraphUpdate
 
         self.timed("capturing", Recorder, "capture")
@@ -91,13 +103,16 @@ class Watch:
 
         self.timed("rehearsing updates", CudaGraphUpdate, "rehearse")
         self.timed("rehearsing searches", search_rehearsal.SearchRehearsals, "before")
-        self.timed("waiting for Triton", compilation, "_wait_for_preparation")
+        self.timed("waiting for Triton", compilation, "wait_for_preparation")
+        self.timed("rehearsals of updates", cuda_graph_update, "rehearse", each=True)
+        self.timed("rehearsals of searches", search_rehearsal, "rehearse", each=True)
         self.timed("waiting for kernels", compilation.PendingKernel, "result")
         self.timed("compiled by another process", CompilerProcess, "compile")
 
     def record(self) -> dict[str, Any]:
         sums = {name: round(seconds, 2) for name, seconds in self.seconds.items()}
-        return {"marks": self.marks, "sums": sums, "counts": dict(self.counts)}
+        imported = [name for name in HEAVY if name in sys.modules]
+        return {"marks": self.marks, "sums": sums, "counts": dict(self.counts), "calls": self.calls, "heavy": imported}
 
 
 def begin() -> Watch:
@@ -157,7 +172,7 @@ def train(name: str, folder: Path, seconds: float) -> dict[str, Any]:
         ),
         "seconds": seconds,
         "steady": steady,
-        "share": round(sum(rates) / len(rates) / steady, 3),
+        "share": round(sum(rates) / len(rates) / max(steady, 1), 3),
         "first second at 90 %": reached,
         "stalls over 0.2 s (update, seconds)": slow[:40],
         "stalled": round(sum(stall for _, stall in slow), 2),

@@ -4,8 +4,7 @@ A ragged batch has no padding, but every batch has another size, so that every k
 is a thousand small kernels, each launched from Python. Here batches are padded with tokens that have no loss to a fixed
 number of tokens; forward, backward, clipping and optimizer step are captured once and then replayed as one launch. The
 number of rows and their maximum length vary: there is one graph for each of a few combinations. If a run is long enough
-to pay for it, layers of a Transformer that have no kernels in weft (weft.fast.layers.layer_kernels) are compiled
-too, once for all layers of a side.
+to pay for it, layers of a Transformer that have no kernels in weft are compiled too, once for all layers of a side.
 
 The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
 """
@@ -232,7 +231,8 @@ class StaticSide:
 class CapturedUpdate:
     """Static memory for the batches of one key and, once captured, the graph that works on it."""
 
-    def __init__(self, shape: StaticShape, key: GraphKey, device: torch.device) -> None:
+    def __init__(self, update: CudaGraphUpdate, key: GraphKey) -> None:
+        shape, device = update.shape, update.device
         self.source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, device)
         self.inputs = StaticSide(shape.target_tokens, key.max_target_length, key.rows, device)
         self.targets = torch.zeros(shape.target_tokens, dtype=torch.int64, device=device)
@@ -240,7 +240,7 @@ class CapturedUpdate:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.warmed_up = False
         """Whether an update was made on it, so that every kernel it needs is compiled and selected."""
-        for side in (self.source, self.inputs):
+        for side in (self.source, self.inputs) if update.compiles else ():  # imports PyTorch's compiler: seconds
             maybe_mark_dynamic(side.layout.device_offsets, 0)
 
     def copy_from(self, batch: Batch, begin: int) -> None:
@@ -262,8 +262,7 @@ class CudaGraphUpdate(PlainUpdate):
         self.device = context.device
         self.shape = static_shape(corpus_size, self.settings.batch_tokens, recurrent=has_recurrence(model))
         self.learning_rate = torch.zeros((), device=self.device)
-        self.statistics = torch.zeros(2, device=self.device)
-        """Loss and gradient norm."""
+        self.statistics = torch.zeros(2, device=self.device)  # loss and gradient norm
         self.recorder: Recorder[CapturedUpdate] = Recorder(math.inf)  # keys are few
         self.parameter_addresses: list[int] = []
         self.captures = True
@@ -271,7 +270,8 @@ class CudaGraphUpdate(PlainUpdate):
         self.updates = 0
         self.stream = torch.cuda.Stream(self.device)
         wait_for_preparation()
-        if should_compile(model, self.settings):
+        self.compiles = should_compile(model, self.settings)
+        if self.compiles:
             load_versions()  # what is compiled can import nothing
             for layer in layers_to_compile(model, self.settings):
                 layer.compile()
@@ -289,7 +289,7 @@ class CudaGraphUpdate(PlainUpdate):
         for key in self.shape.likely_keys():
             if time.monotonic() > deadline:
                 break
-            rehearse(lambda: self._static_gradients(CapturedUpdate(self.shape, key, self.device)))  # noqa: B023
+            rehearse(lambda: self._static_gradients(CapturedUpdate(self, key)))  # noqa: B023
         self.optimizer.zero_grad(set_to_none=True)
         rehearsals.note()
 
@@ -317,7 +317,7 @@ class CudaGraphUpdate(PlainUpdate):
         [batch] = batches.batches
         self._discard_if_moved()
         key = self.shape.key(batch)
-        captured = self.recorder.graph(key, lambda: CapturedUpdate(self.shape, key, self.device))
+        captured = self.recorder.graph(key, lambda: CapturedUpdate(self, key))
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             captured.copy_from(batch, self.context.begin)
