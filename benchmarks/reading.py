@@ -11,6 +11,7 @@ runs, are then searched on the validation set with every search of SEARCHES. Wha
 test set, as one model and as the best of all; OUT/result.json has the figures, with the number of settings and searches
 that were tried. If that file exists, it is printed, and nothing is opened.
 
+``--at-least 40`` keeps the test set closed if the metric of validation is worse than this.
 ``--minutes 13 --parallel 3`` trains each run for so long, as many at a time as given: steps and validations of the
 recipe are reduced to what fits. ``--quick`` checks the whole way with a few steps; its figures mean nothing, and the
 test set stays closed.
@@ -83,7 +84,7 @@ def searched(runs: dict[str, list[Path]], task: str, limit: int | None) -> Itera
 def judge(options: argparse.Namespace) -> dict[str, Any]:
     task, out, limit = options.task, options.out, 20 if options.quick else None
     common = [f"training.device={options.device}", *(QUICK if options.quick else []), *options.set]
-    metric, _ = METRIC[task]
+    metric, sign = METRIC[task]
     os.chdir(options.data)  # the recipes name their folder relative to the current one
     spawn = multiprocessing.get_context("spawn")
 
@@ -119,7 +120,7 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
         result[name] = {"models": model, "search": search, f"valid {metric}": abs(value)}
         if name == "best" and chosen["best"] == single:
             result["best"] = result["one model"]
-        elif not options.quick:
+        elif not options.quick and (options.at_least is None or value >= sign * options.at_least):
             result[name]["test"] = score(weft.load(*models[model]), task, "test", None, **search)
             print(name, result[name], flush=True)
     return result
@@ -134,6 +135,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--minutes", type=float, help="for the training of each run; by default, as its recipe says")
     parser.add_argument("--parallel", type=int, default=1, help="runs that are trained at a time")
+    parser.add_argument("--at-least", type=float, help="of the validation metric: otherwise the test set stays closed")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a change of every run")
     parser.add_argument("--quick", action="store_true")
