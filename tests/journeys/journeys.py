@@ -89,6 +89,8 @@ def sizes_of(recipe: Recipe) -> list[str]:
     changes |= {f"training.{name}": 8 for name in ("validate_every", "save_every") if getattr(training, name)}
     if recipe.tokenizer.reads_arrays:
         changes["training.batch_tokens"] = 20_000  # bytes of pictures
+        changes["model.stem.widths"] = [16] * len(recipe.model.stem.widths)
+        changes["model.stem.blocks"] = min(recipe.model.stem.blocks, 1)
     changes |= {"training.log_every": 1, "tokenizer.size": min(recipe.tokenizer.size, 160), "search.max_nodes": 200}
     if isinstance(recipe.data.train, str) and recipe.data.train in TASKS:
         changes |= {"data.train_size": 150, "data.valid_size": 20, "data.test_size": 12}
