@@ -112,6 +112,7 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
         closing_seconds=fitted.closing_seconds + evaluation.seconds,
         test_items=evaluation.items,
         item_seconds=evaluation.item_seconds,
+        most_steps=longer.steps if longer.steps < settings.steps else None,
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 
