@@ -199,6 +199,23 @@ def _run(recipe: Recipe, options: TrainingOptions, clock: _Clock, folder: Path) 
         return [clock.passing(event) for event in events]
 
 
+@pytest.mark.parametrize(("most", "steps"), [(None, 900), (300, 300)])
+def test_a_run_that_was_measured_ten_times_too_slow_is_extended(
+    slow: Any, tmp_path: Path, most: int | None, steps: int
+) -> None:
+    """By a quarter of its steps, not of its time, when it would have ended; one of two models not beyond its plan."""
+    recipe, options, clock = slow()
+    planned = {"steps": 100, "validate_every": 5, "warmup": 10}
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=planned)})
+    event = Fitted(0, 16.0, 100, 1_000, 10.0, 20, 0.0, 960.0, most_steps=most)
+    options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 960.0))
+    events = _run(recipe, options, clock, tmp_path / "run")
+    first = next(event for event in events if isinstance(event, Revised))
+    assert 25 <= first.step <= 27 and first.planned_steps == 100
+    finished = events[-1]
+    assert isinstance(finished, Finished) and 0.9 * steps <= finished.step <= steps + 60
+
+
 def test_a_run_that_became_slower_ends_its_schedule_in_time(slow: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe, options, clock = slow()
