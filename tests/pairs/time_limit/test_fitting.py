@@ -53,10 +53,10 @@ def fit(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Fit:
     return fit
 
 
-def test_two_models_with_fewer_steps_than_the_recipe_are_not_extended_to_one(fit: Fit) -> None:
+def test_the_share_of_each_of_several_models(fit: Fit) -> None:
     fitted = fit(3_000, models=6)  # 2,880 s for two models and a distillation
-    assert (fitted.steps, fitted.most_steps, fitted.recipe_steps) == (822, 822, 1_000)
-    assert fit(2_000, models=6).most_steps is None and fit(4_000, models=6).most_steps is None
+    assert (fitted.steps, fitted.recipe_steps) == (822, 1_000) and fitted.share_seconds == pytest.approx(3_000 / 3.5)
+    assert fit(2_000, models=6).share_seconds is None and fit(5_000, models=6).share_seconds == 5_000 / 4.5
 
 
 def test_time_is_left_for_the_evaluation(fit: Fit) -> None:

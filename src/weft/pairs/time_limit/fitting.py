@@ -11,6 +11,7 @@ from weft.evaluation.pairs import GROUPINGS
 from weft.pairs.time_limit.budget import (
     EVALUATION_SHARE,
     SAFETY,
+    DividedTime,
     Speed,
     TimeLimit,
     fit_settings,
@@ -97,8 +98,8 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
     sentences = measured.sentences
     evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
-    longer = lengthened(settings, speed, left, sentences, models=models) if models else settings
-    fitted = fit_settings(longer, speed, left, sentences)
+    longer = lengthened(settings, speed, left, sentences, models=models) if models else DividedTime(settings)
+    fitted = fit_settings(longer.settings, speed, left, sentences)
     _check_corpora(recipe, fitted.settings.steps)
     event = Fitted(
         step=0,
@@ -112,7 +113,7 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
         closing_seconds=fitted.closing_seconds + evaluation.seconds,
         test_items=evaluation.items,
         item_seconds=evaluation.item_seconds,
-        most_steps=longer.steps if longer.steps < settings.steps else None,
+        share_seconds=longer.share(left),
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 

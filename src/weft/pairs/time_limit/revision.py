@@ -22,8 +22,10 @@ import torch
 from weft.data.preparation import PreparedCorpus
 from weft.pairs.time_limit.budget import (
     GOOD_VALIDATIONS,
+    MAX_LENGTHENING,
     MIN_SENTENCES,
     SAFETY,
+    SHORTEST,
     VALIDATION_SHARE,
     fit_warmup,
     whole_intervals,
@@ -252,12 +254,21 @@ class PlannedTraining:
         recipe, event, deadline = self.fitted
         now, training = time.monotonic(), recipe.training
         pace = observed.pace(event)
-        if pace is None or not self._is_due(now, deadline, step / training.steps):
+        if pace is None or not self._is_due(now, self._end(deadline), step / training.steps):
             return None
-        closing_seconds = max(pace.validation - event.validation_seconds, 0.0) * (2 if training.averages else 1)
+        closing_validations = 2 if training.averages else 1
+        closing_seconds = max(pace.validation - event.validation_seconds, 0.0) * closing_validations
         deadline -= closing_seconds
-        most_steps = event.most_steps or int(self.lengthening * event.recipe_steps)
-        settings = revise_settings(training, step, pace, deadline - now, most_steps=most_steps)
+        divided = event.share_seconds is not None
+        left = self._end(deadline) - now - divided * closing_validations * pace.validation
+        most_steps = event.recipe_steps if divided else int(self.lengthening * event.recipe_steps)
+        settings = revise_settings(training, step, pace, left, most_steps=most_steps)
+        if divided and settings is not None and settings.steps < SHORTEST * event.recipe_steps:
+            event = replace(event, share_seconds=None)
+            self.fitted = self.fitted._replace(event=event)
+            alone = training.model_copy(update={"patience": 0})
+            most_steps = int(MAX_LENGTHENING * event.recipe_steps)
+            settings = revise_settings(alone, step, pace, deadline - now, most_steps=most_steps)
         if settings is None or settings.steps < max(
             getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
         ):
@@ -272,7 +283,7 @@ class PlannedTraining:
             step_seconds=pace.step,
             validations=settings.steps // every - step // every if every and event.validations else 0,
             validation_seconds=pace.validation,
-            seconds=deadline - now,
+            seconds=self._end(deadline) - now,
             closing_seconds=event.closing_seconds + closing_seconds,
         )
         revised = Revised(
@@ -286,6 +297,11 @@ class PlannedTraining:
             event.validation_seconds,
         )
         return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
+
+    def _end(self, deadline: float) -> float:
+        """When the run is to end: one of several models before the time is up."""
+        share = None if self.fitted is None else self.fitted.event.share_seconds
+        return deadline if share is None else min(deadline, self.start + share)
 
     def _is_due(self, now: float, deadline: float, done: float) -> bool:
         """Whether a check is due, by the time or by the share of the steps that is done; it is done then."""
