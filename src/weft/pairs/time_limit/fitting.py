@@ -33,6 +33,8 @@ MEASURED_SECONDS = (0.5, 8.0)
 """Bounds of the time for which updates are measured, in seconds."""
 MOST_LOSS = 0.12
 """The fraction of the time that the loss of a validation is planned to take at most."""
+PROBE_VALIDATIONS_SHARE = 0.25
+"""The fraction of the time of a probe that its validations take, unless the fewest sentences take longer."""
 EVALUATION_SAFETY = 1.3
 LOADING_SECONDS = 2.0
 """Loading the finished run."""
@@ -125,7 +127,8 @@ def fit_probe(run: NewRun, seconds: float, *, validations: int) -> tuple[FittedR
     long that took says nothing about the network. There is no deadline.
     """
     settings, speed, _ = measured = _measure_run(run, TimeLimit.from_now(seconds / 60))
-    sentences = fitting_sentences(speed, SAFETY * seconds / 2 / validations, measured.sentences or 0)
+    affordable = PROBE_VALIDATIONS_SHARE * SAFETY * seconds / validations
+    sentences = fitting_sentences(speed, affordable, measured.sentences or 0)
     updates = SAFETY * seconds - validations * speed.validation(sentences)
     every = max(min(int(updates / speed.step), settings.steps) // validations, 1)
     steps = every * validations
