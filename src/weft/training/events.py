@@ -68,6 +68,8 @@ class Fitted(Event):
     """The number of test items that there is time to evaluate after training; None: all."""
     item_seconds: float = 0.0
     """Expected time per test item."""
+    share_seconds: float | None = None
+    """The time of this run, if the limit is divided among several; None: all of it."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from weft.pairs.race.events import (
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation import proposals
 from weft.pairs.recommendation.proposals import CandidateRecipe
-from weft.pairs.time_limit import fitting
+from weft.pairs.time_limit import fitting, revision
 from weft.pairs.time_limit.budget import Speed, TimeLimit
 from weft.pairs.train import Evaluated, PlannedRun
 from weft.training.events import Event, Finished, Fitted, Started, Validation
@@ -59,6 +59,7 @@ def made_up_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=36.0))
     monkeypatch.setattr(plan, "MIN_PROBE_STEPS", 10)
     monkeypatch.setattr(probe, "MIN_OBSERVED", 1_000_000)
+    monkeypatch.setattr(revision, "CHECKS", ())
     monkeypatch.setattr(plan, "MAX_MODELS", 2)
     monkeypatch.setattr(proposals, "propose", propose_small)
 

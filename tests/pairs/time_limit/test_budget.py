@@ -235,7 +235,8 @@ class TestLengthened:
     )
     def test_one_run_or_several(self, seconds: float, steps: int, runs: int) -> None:
         speed, chosen = Speed(step=0.1), settings()
-        longer = lengthened(chosen, speed, seconds, 0)
+        longer, models = lengthened(chosen, speed, seconds, 0)
+        assert models == max(runs, 1)
         assert longer.steps == pytest.approx(steps, abs=20) and longer.steps % longer.validate_every == 0
         assert longer.steps // longer.validate_every == 20, "as many validations as before"
         assert longer.warmup == pytest.approx(longer.steps / 10, abs=1)
@@ -243,11 +244,11 @@ class TestLengthened:
         assert not runs or (runs + distillation) * longer.steps * speed.step <= seconds
         same = {"learning_rate", "schedule", "patience", "average", "batch_tokens", "metric", "valid_sentences"}
         assert longer.model_dump(include=same) == chosen.model_dump(include=same)
-        stops_early = lengthened(settings(patience=10), speed, seconds, 0)
+        stops_early = lengthened(settings(patience=10), speed, seconds, 0).settings
         assert stops_early.steps == longer.steps and bool(stops_early.patience) == (runs > 1), (
             "one uses all of its time"
         )
 
     def test_without_validations(self) -> None:
-        longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None)
+        longer = lengthened(settings(), Speed(step=0.1, startup=20.0), 300.0, None).settings
         assert (longer.steps, longer.validate_every) == (2_680, 100)

@@ -36,7 +36,7 @@ def fit(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Fit:
     """Fits a recipe of 1,000 steps, of a second each, into some seconds."""
     monkeypatch.setattr(fitting, "measure", lambda *_, **__: Speed(step=1.0))
 
-    def fit(seconds: float, *, first_step: int = 1, evaluates: bool = False) -> Fitted:
+    def fit(seconds: float, *, first_step: int = 1, evaluates: bool = False, models: int = 0) -> Fitted:
         recipe = tiny({"training.steps": 1_000, "training.validate_every": 0})
         train = [NamedCorpus(name="copy"), NamedCorpus(name="copy", first_step=first_step)]
         changes = {"train": train, "valid": NamedCorpus(name="copy")}
@@ -44,12 +44,19 @@ def fit(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Fit:
         limit = NothingPassed(seconds / 60, 0.0, evaluates)
         prepared: Any = SimpleNamespace(data=None)
         model: Any = None
-        fitted = fitting.fit_run(NewRun(recipe, model, prepared, None, torch.device("cpu")), limit)
+        run = NewRun(recipe, model, prepared, None, torch.device("cpu"))
+        fitted = fitting.fit_run(run, limit, models=models)
         assert fitted.recipe.training.steps == fitted.event.steps
         assert fitted.deadline == limit.end - fitted.event.closing_seconds
         return fitted.event
 
     return fit
+
+
+def test_the_share_of_each_of_several_models(fit: Fit) -> None:
+    fitted = fit(3_000, models=6)  # 2,880 s for two models and a distillation
+    assert (fitted.steps, fitted.recipe_steps) == (822, 1_000) and fitted.share_seconds == pytest.approx(3_000 / 3.5)
+    assert fit(2_000, models=6).share_seconds is None and fit(5_000, models=6).share_seconds == 5_000 / 4.5
 
 
 def test_time_is_left_for_the_evaluation(fit: Fit) -> None:

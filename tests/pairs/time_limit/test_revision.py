@@ -199,6 +199,34 @@ def _run(recipe: Recipe, options: TrainingOptions, clock: _Clock, folder: Path) 
         return [clock.passing(event) for event in events]
 
 
+@pytest.mark.parametrize(("share", "steps"), [(800.0, 765), (500.0, 1_900)])
+def test_one_of_several_models_keeps_to_its_share(slow: Any, tmp_path: Path, share: float, steps: int) -> None:
+    """Each step takes ten times as long as planned; where a share is too short for a model, one has all of the time."""
+    recipe, options, clock = slow()
+    event = Fitted(0, 33.0, 1_000, 900, 0.1, 20, 0.0, 100.0, share_seconds=share)
+    options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 2_000.0))
+    events = _run(recipe, options, clock, tmp_path / "run")
+    first = next(event for event in events if isinstance(event, Revised))
+    plan = [event for event in events if isinstance(event, Fitted)][-1]
+    finished = events[-1]
+    assert isinstance(finished, Finished) and finished.step == pytest.approx(steps, abs=30)
+    assert first.step <= 251 and plan.share_seconds == (share if share == 800.0 else None)
+
+
+def test_a_run_that_was_measured_ten_times_too_slow_is_extended(slow: Any, tmp_path: Path) -> None:
+    """By a quarter of its steps, not of its time, when it would have ended."""
+    recipe, options, clock = slow()
+    planned = {"steps": 100, "validate_every": 5, "warmup": 10}
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=planned)})
+    event = Fitted(0, 16.0, 100, 1_000, 10.0, 20, 0.0, 960.0)
+    options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 960.0))
+    events = _run(recipe, options, clock, tmp_path / "run")
+    first = next(event for event in events if isinstance(event, Revised))
+    assert 25 <= first.step <= 27 and first.planned_steps == 100
+    finished = events[-1]
+    assert isinstance(finished, Finished) and finished.step == pytest.approx(900, abs=60)
+
+
 def test_a_run_that_became_slower_ends_its_schedule_in_time(slow: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     recipe, options, clock = slow()

@@ -19,8 +19,9 @@ from weft.runtime.activity import activity
 from weft.training.events import Averaged, Event, Finished, Fitted, Started, Step, Validation
 from weft.training.train import Events, FittedRun, NewRun
 
-PROBE_SENTENCES = 200
-"""Validation sentences that a probe translates at most, the same for all candidates."""
+PROBE_SENTENCES = 500
+"""Validation sentences that a probe translates at most, the same for all candidates. 83 and 80 % of 200 differ by less
+than a standard deviation."""
 MIN_OBSERVED = 20
 """Updates from which on a probe tells how long an update takes."""
 STRUCTURE = 0.1

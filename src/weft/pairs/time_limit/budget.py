@@ -154,9 +154,20 @@ def fit_settings(settings: TrainingSettings, speed: Speed, seconds: float, sente
     return _fitted(settings.model_copy(update=changes), speed, validations)
 
 
+class DividedTime(NamedTuple):
+    """Settings of one run or of several that use up a time limit."""
+
+    settings: TrainingSettings
+    models: int = 1
+
+    def share(self, seconds: float) -> float | None:
+        """The time of each run, if there are several and a distillation."""
+        return seconds / (self.models + DISTILLATION) if self.models > 1 else None
+
+
 def lengthened(
     settings: TrainingSettings, speed: Speed, seconds: float, sentences: int | None, *, models: int = MAX_MODELS
-) -> TrainingSettings:
+) -> DividedTime:
     """Settings of longer runs that use up the time: one run, or several that are then distilled into one.
 
     A run of the recipe takes R of the T seconds, and a distillation `DISTILLATION` R. If two runs and a distillation
@@ -171,11 +182,11 @@ def lengthened(
     needed = speed.startup + settings.steps * speed.step + validations.seconds
     to_the_end = settings.model_copy(update={"patience": 0})
     if planned < needed:
-        return to_the_end
+        return DividedTime(to_the_end)
 
     def steps_of(models: int) -> float:
         """Steps of each model, if the time is divided among so many and a distillation."""
-        seconds = planned / (models + DISTILLATION if models > 1 else 1)
+        seconds = DividedTime(settings, models).share(planned) or planned
         return (seconds - speed.startup - validations.seconds) / speed.step
 
     two_fit = steps_of(2) >= SHORTEST * settings.steps
@@ -188,9 +199,9 @@ def lengthened(
     if models <= 1:  # what early stopping would leave is too short for a further model
         settings = to_the_end
     if steps <= settings.steps and models <= 1:
-        return settings
+        return DividedTime(settings)
     changes = {"steps": steps, "validate_every": every, "warmup": round(settings.warmup * steps / settings.steps)}
-    return settings.model_copy(update=changes)
+    return DividedTime(settings.model_copy(update=changes), max(models, 1))
 
 
 def whole_intervals(steps: int, count: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from weft.evaluation.pairs import GROUPINGS
 from weft.pairs.time_limit.budget import (
     EVALUATION_SHARE,
     SAFETY,
+    DividedTime,
     Speed,
     TimeLimit,
     fit_settings,
@@ -32,6 +33,8 @@ MEASURED_SECONDS = (0.5, 8.0)
 """Bounds of the time for which updates are measured, in seconds."""
 MOST_LOSS = 0.12
 """The fraction of the time that the loss of a validation is planned to take at most."""
+PROBE_VALIDATIONS_SHARE = 0.25
+"""The fraction of the time of a probe that its validations take, unless the fewest sentences take longer."""
 EVALUATION_SAFETY = 1.3
 LOADING_SECONDS = 2.0
 """Loading the finished run."""
@@ -97,8 +100,8 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
     sentences = measured.sentences
     evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
-    longer = lengthened(settings, speed, left, sentences, models=models) if models else settings
-    fitted = fit_settings(longer, speed, left, sentences)
+    longer = lengthened(settings, speed, left, sentences, models=models) if models else DividedTime(settings)
+    fitted = fit_settings(longer.settings, speed, left, sentences)
     _check_corpora(recipe, fitted.settings.steps)
     event = Fitted(
         step=0,
@@ -112,6 +115,7 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
         closing_seconds=fitted.closing_seconds + evaluation.seconds,
         test_items=evaluation.items,
         item_seconds=evaluation.item_seconds,
+        share_seconds=longer.share(left),
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 
@@ -123,7 +127,8 @@ def fit_probe(run: NewRun, seconds: float, *, validations: int) -> tuple[FittedR
     long that took says nothing about the network. There is no deadline.
     """
     settings, speed, _ = measured = _measure_run(run, TimeLimit.from_now(seconds / 60))
-    sentences = fitting_sentences(speed, SAFETY * seconds / 2 / validations, measured.sentences or 0)
+    affordable = PROBE_VALIDATIONS_SHARE * SAFETY * seconds / validations
+    sentences = fitting_sentences(speed, affordable, measured.sentences or 0)
     updates = SAFETY * seconds - validations * speed.validation(sentences)
     every = max(min(int(updates / speed.step), settings.steps) // validations, 1)
     steps = every * validations
