@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.errors import DataError, SearchError
+from weft.errors import DataError, SearchError, WeftWarning
 from weft.evaluation.calibrate import (
     Criterion,
     calibrate,
@@ -20,6 +20,7 @@ from weft.evaluation.calibrate import (
     parse_criterion,
     sentence_chrf,
     translate_with_token_scores,
+    warn_of_groups,
 )
 from weft.evaluation.pairs import EvaluationItems
 from weft.recipe import Recipe
@@ -136,3 +137,12 @@ class TestCalibrate:
 
         outputs = translate_with_token_scores(Scoreless(), ["a b", "c"], {})  # type: ignore[arg-type]
         assert calls == [False, True] and all(np.isfinite(one.token_scores).all() for one in outputs)
+
+
+def test_sources_in_groups_are_warned_of(recwarn: pytest.WarningsRecorder) -> None:
+    """The forms of few lemmas are right or wrong together."""
+    warn_of_groups([f"{lemma}\t{form}" for lemma in "abc" for form in range(3)])
+    warn_of_groups(["a"] * 8)  # of one column
+    assert not recwarn
+    with pytest.warns(WeftWarning, match="the 8 validation sources have only 2 different first columns"):
+        warn_of_groups([f"{lemma}\t{form}" for lemma in "ab" for form in range(4)])

@@ -71,6 +71,16 @@ def test_other_sentences_change_nothing(kind: str) -> None:
         assert found.attention_TS is not None and len(found.attention_TS) == len(found.token_scores)
 
 
+def test_logits_in_half_precision() -> None:
+    memory, required = table(2, 7, seed=3), [[[[3, 4]]], [[[5]], [[6]]]]
+    half = memory._replace(logits=memory.logits.bfloat16())
+    rounded = half._replace(logits=half.logits.float())
+    expected = search(Table(), rounded, [12, 12], required)
+    for [found], [same] in zip(search(Table(), half, [12, 12], required), expected, strict=True):
+        assert found.tokens == same.tokens
+        assert found.log_probability == pytest.approx(same.log_probability, abs=1e-3)
+
+
 # The policy, statement by statement
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.data.preparation import has_corpus
-from weft.errors import DataError, SearchError
+from weft.errors import DataError, SearchError, warn
 from weft.evaluation.comparison import matches_of
 from weft.evaluation.confidence_fitting import MIN_OUTPUTS, FittedConfidence, auroc, fit_confidence
 from weft.evaluation.evaluate import loaded_run, run_signature
@@ -35,6 +35,8 @@ from weft.translation.translator import Translator
 
 LIMIT = 2_000
 """Validation pairs that are translated, at most: of more, a random sample."""
+GROUP_SIZE = 4
+"""Sources with the same first column, on average, from which on there is a warning."""
 CHRF = 50.0
 GRADED = ("bleu", "bleu_lowercase", "bleu_tokenized", "chrf", "ter", "rouge_l", "rouge_1", "rouge_2", "rouge_l_f1")
 """Metrics of outputs that are better or worse rather than right or wrong."""
@@ -134,6 +136,7 @@ def calibrate(
     items = _shuffled(given.items, LIMIT if limit is None else limit)
     if len(items.sources) < MIN_OUTPUTS:
         raise DataError(f"confidence: {len(items.sources)} pairs were given; it is fitted to at least {MIN_OUTPUTS}")
+    warn_of_groups(items.sources)
     translations = translate_with_token_scores(run, items.sources, search)
     outputs = [translation.text for translation in translations]
     criterion = choose_criterion(run.recipe, right, outputs, items)
@@ -145,6 +148,17 @@ def calibrate(
         model.write(run.calibrated_folder)
     run.text.confidence = model
     return model
+
+
+def warn_of_groups(sources: Sequence[str]) -> None:
+    """A warning if sources of several columns come in groups, such as the forms of a lemma: the bounds of precision
+    targets count every output, as if it were right or wrong independently of the others."""
+    groups = {source.partition("\t")[0] for source in sources}
+    if GROUP_SIZE * len(groups) <= len(sources) and any("\t" in source for source in sources):
+        warn(
+            f"the {len(sources):,} validation sources have only {len(groups):,} different first columns; outputs of "
+            "one are right or wrong together, so --precision-target promises too much for new ones: leave room"
+        )
 
 
 def _shuffled(items: EvaluationItems, limit: int) -> EvaluationItems:

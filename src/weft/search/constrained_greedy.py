@@ -151,8 +151,8 @@ class TermPathStep(PathStep):
         matches = terms.matches(history_of(state), progress)
         log_probs_RV, scores_RV, sums_R1 = constrained_scores(logits_RV, state, self.constraints, self.end)
         best_R1, next_RX = first_largest(scores_RV), matches.next_tokens()
-        best_scores_R1 = scores_RV.gather(1, best_R1)
-        margins_RX = scores_RV.gather(1, next_RX.clamp(min=0)) - best_scores_R1
+        best_scores_R1 = scores_RV.gather(1, best_R1).float()
+        margins_RX = scores_RV.gather(1, next_RX.clamp(min=0)).float() - best_scores_R1
         margins_RX = margins_RX.masked_fill((next_RX < 0) | best_scores_R1.isneginf(), FORBIDDEN)
         begin_RX, continue_RX = next_RX.chunk(2, 1)
         begin_margins_RX, continue_margins_RX = margins_RX.chunk(2, 1)

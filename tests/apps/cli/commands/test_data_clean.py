@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -19,7 +20,10 @@ def folder(tmp_path, monkeypatch):
 
 def test_what_it_prints(command) -> None:
     shown = command("data", "clean", "pairs.tsv").stdout
-    assert shown.startswith("37 pairs; the 2 most suspicious:\n") and "\nblank: 1\n" in shown
+    first, second, *_ = shown.splitlines()
+    assert re.fullmatch(r"37 pairs; \d+ more like damaged ones than like the others \(suspicion 0 or more\)", first)
+    assert second == "the 2 most suspicious:" and "\nblank: 1\n" in shown
+    assert "none of that suspicion" in command("data", "clean", "pairs.tsv", "--threshold", "1e12").stdout
     assert "\ncopied: 1\n  pair 36, suspicion " in shown and "    x <b> y\n    x <b> y" in shown
     records = [json.loads(line) for line in command("data", "clean", "pairs.tsv", "--json").stdout.splitlines()]
     assert len(records) == 37 and records[0]["kind"] == "blank" and records[1]["number"] == 36

@@ -67,7 +67,7 @@ def clean_command(
             record = {**suspect._asdict(), "number": suspect.number + 1}
             typer.echo(json.dumps({**record, "source": pair.source, "target": pair.target}, ensure_ascii=False))
     else:
-        typer.echo(_report(corpus_pairs, dropped))
+        typer.echo(_report(corpus_pairs, suspects, dropped))
     if page is not None:
         save_text(page, _page(pairs, corpus_pairs, dropped))
     if out is not None:
@@ -110,9 +110,13 @@ def read_all_pairs(pairs: str, targets: str | None) -> list[Pair]:
     return corpus_pairs
 
 
-def _report(pairs: Sequence[Pair], dropped: Sequence[Suspect]) -> str:
+def _report(pairs: Sequence[Pair], suspects: Sequence[Suspect], dropped: Sequence[Suspect]) -> str:
     counts = Counter(suspect.kind for suspect in dropped)
-    lines = [f"{plural(len(pairs), 'pair')}; the {len(dropped):,} most suspicious:"]
+    likely = sum(suspect.suspicion >= 0 for suspect in suspects)
+    lines = [
+        f"{plural(len(pairs), 'pair')}; {likely:,} more like damaged ones than like the others (suspicion 0 or more)",
+        f"the {len(dropped):,} most suspicious:" if dropped else "none of that suspicion",
+    ]
     for kind, count in counts.most_common():
         lines.append(f"\n{kind}: {count:,}")
         for suspect in [suspect for suspect in dropped if suspect.kind == kind][:EXAMPLES]:
