@@ -1,4 +1,4 @@
-"""Process-wide switches, each with one owner: TF32, thread counts, the switch interval, the garbage collector.
+"""Process-wide switches, each with one owner: TF32, oneDNN, thread counts, switch interval, garbage collector.
 
 PyTorch and Python have one value of each for all threads, and the code that calls weft depends on them too. So weft
 changes them only here, for the time of a ``with`` block, and puts them back when the last block that needs them has
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 SWITCH_SECONDS = 0.00002
 """Switch interval of the interpreter's threads while a search runs in the background, in seconds."""
@@ -184,11 +185,22 @@ def _freeze_objects() -> Callable[[], None]:
     return gc.unfreeze
 
 
+def _multiply_by_onednn() -> Callable[[], None]:
+    import torch
+
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = products.fp32_precision
+    products.fp32_precision = "bf16"
+    return partial(setattr, products, "fp32_precision", before)
+
+
 frequent_thread_switches = _CountedSwitch(_switch_often).block
 """A context in which Python switches between threads every `SWITCH_SECONDS`."""
 collection_paused = _CountedSwitch(_pause_collection).block
 """No garbage collection in the block: during a CUDA graph capture, it may free what invalidates the capture."""
 
+onednn_products = _CountedSwitch(_multiply_by_onednn).block
+"""Products of fp32 matrices on a CPU by oneDNN, which may round them to bf16 (`weft.fast.cpu.products`)."""
 existing_objects_frozen = _CountedSwitch(_freeze_objects).block
 """The garbage collector leaves what exists before the block alone: examining all modules takes 0.2 s, and stops all
 threads for that long."""

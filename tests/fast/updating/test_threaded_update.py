@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from weft.models.interface import Model
 from weft.ragged import Ragged
 from weft.recipe import ModelSettings, TrainingSettings
 from weft.training.distributed import Workers
+from weft.training.loss import Loss
 from weft.training.optimizer import make_optimizer
 from weft.training.update import PlainUpdate, TrainingContext, UpdateStatistics, make_update
 
@@ -90,6 +92,35 @@ def test_equals_the_plain_update_with_a_teacher(name: str) -> None:
     (expected, plain), (found, threaded) = results
     assert found == pytest.approx(expected, rel=1e-5)
     torch.testing.assert_close(threaded, plain)
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="a PyTorch without the switch")
+@pytest.mark.parametrize("cores", [1, 2, MAX_SHARES + 1])
+def test_products_by_onednn_in_the_update_alone(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny ones, which it leaves to others: results are the same."""
+    plain, threaded = build("lstm"), build("lstm")
+    expected = train(PlainUpdate, plain, [BATCH])
+    monkeypatch.setattr(threaded_update, "gains_by_onednn", lambda model: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
+    assert chosen(threaded, context()) is ThreadedUpdate
+    update = ThreadedUpdate(threaded, make_optimizer(threaded, context().settings), context(), CORPUS_SIZE)
+    assert update.cores == (1 if cores > MAX_SHARES else cores)
+    modes = []
+    computed = update.loss
+
+    def loss(*arguments: Any) -> Loss:
+        modes.append(torch.backends.mkldnn.matmul.fp32_precision)
+        return computed(*arguments)
+
+    monkeypatch.setattr(update, "loss", loss)
+    torch.manual_seed(2)
+    step = StepBatches.of([BATCH])
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    for values in expected:
+        found = update(step, learning_rate=0.1, sampling_probability=0.0).statistics()
+        assert found == pytest.approx(values, rel=1e-3)
+        assert torch.backends.mkldnn.matmul.fp32_precision == before
+    assert set(modes) == {"bf16"}
 
 
 @both

@@ -10,8 +10,7 @@ active (`few_active`), or the capacity is used up, they move into buffers of ano
 queued on the device, the host may prepare the next batch (`LoopWithCallback`).
 
 A search with the same `SearchStart` and the same shapes as an earlier one starts warm (`WarmStart`): no state is made;
-its inputs are copied into the buffers, and the other buffers are reset to their initial values. All graphs share the
-memory of their buffers (`weft.fast.recording.shared_buffers`).
+its inputs are copied into the buffers, and the other buffers are reset to their initial values.
 
 Equal to `weft.search.loop.StepLoop`; tests/fast/recording/test_search.py.
 """
@@ -26,9 +25,8 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording.recorder import Recorder, warm_up
-from weft.fast.recording.shared_buffers import SharedBuffers
 from weft.fast.searching.fused_paths import stays_on_device
-from weft.fast.steps.fixed_capacity import fixed_capacity
+from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
 from weft.fast.torch_private import foreach_copy_
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
@@ -57,7 +55,7 @@ class StepGraph:
 
     def __init__(self, step: Step, state: SearchState, capacity: int, loop: CudaGraphLoop) -> None:
         self.step = step  # what was captured must stay alive
-        self.state: SearchState = loop.buffers.copy_of(state)
+        self.state: SearchState = map_tree(torch.clone, state)
         self.capacity = capacity
         self.idle = loop.idle
         warm_up(lambda: self.allocate_history(*self.step(self.state)))
@@ -68,8 +66,7 @@ class StepGraph:
 
     @property
     def bytes(self) -> int:
-        """The memory of buffers of its own: the others are shared."""
-        return sum(leaf.nbytes for leaf in leaves(self.history))
+        return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
 
     def allocate_history(self, after: SearchState, record: Tree) -> None:
         """Buffers for the records of steps like this one."""
@@ -138,24 +135,21 @@ class StepGraph:
 class WarmStart:
     """Starts a search in the buffers of a graph in which one of the same shapes was started before.
 
-    The inputs are copied into `SearchState.inputs`; all other buffers are reset to what they were.
+    The inputs are copied into `SearchState.inputs`; the model state is emptied; all other buffers are reset.
     """
 
     def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, loop: CudaGraphLoop) -> None:
         """``key``: the key of the graph in `CudaGraphLoop.graphs`; ``state``: the first state of the earlier search."""
         self.graph = graph
         self.key = key
-        pairs = list(zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True))
-        self.zeros = [buffer for buffer, leaf in pairs if leaf.numel() >= LARGE_TENSOR and not leaf.any()]
-        zeros = set(map(id, self.zeros))
-        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs if id(buffer) not in zeros]
+        pairs = zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True)
+        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs]
         self._reset()  # allocates what is allocated on first use
         self.captured = loop.capture(self._reset)
 
     def _reset(self) -> None:
-        for buffer in self.zeros:
-            buffer.zero_()
         _copy_pairs(self.constants)
+        restart(self.graph.state.model_state)
 
     def start(self, inputs: SearchInputs) -> StepGraph:
         """The graph, with the first state of a search of these inputs in its buffers."""
@@ -169,9 +163,8 @@ class WarmStart:
 
 
 def _constants(state: SearchState) -> Tree:
-    """The parts of a first state that are equal in all searches of the same shapes."""
-    own = (state.tokens_R, state.model_state, state.history_RW, state.sentences_B, state.done_B)
-    return (*own, state.extra, state.length_1)
+    """The parts of a first state that are equal in all searches of the same shapes, except for the model state."""
+    return (state.tokens_R, state.history_RW, state.sentences_B, state.done_B, state.extra, state.length_1)
 
 
 def _copy(values: Tree, buffers: Tree) -> None:
@@ -200,7 +193,6 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
         super().__init__(memory * MEMORY_FRACTION)
         self.device = device
-        self.buffers = SharedBuffers()
         self.warm_starts: dict[Hashable, WarmStart] = {}
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
@@ -214,7 +206,6 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     def clear(self) -> None:
         super().clear()
         self.warm_starts.clear()
-        self.buffers.clear()
 
     def search(
         self,
@@ -246,7 +237,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             if first_graph is None:
                 return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
             is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
-            if is_empty and count == padded_count(count):
+            if is_empty and can_restart(state.model_state) and count == padded_count(count):
                 self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self)
             first_graph.load(state)
             return self._steps(first_graph, torch.arange(count), grow, callback)
@@ -268,7 +259,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             if not len(active):
                 return steps
             sentences = sentences[torch.from_numpy(active)]
-            state = self.buffers.released(take_sentences(graph.state, to_device(active, self.device)))
+            state = take_sentences(graph.state, to_device(active, self.device))
             if time == capacity:
                 capacity *= 2
                 state = grow(state, capacity - time)
@@ -282,9 +273,6 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
         key = (step, capacity, _shapes(state))
-        if key not in self.graphs and not self.buffers.have_room(state):
-            self.clear()  # the graphs so far work in the block that is too small
-            self.buffers.reserve(state)
         try:
             return self.graph(key, lambda: self.graph_type(step, state, capacity, self))
         except ChangingShapeError:
