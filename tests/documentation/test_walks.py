@@ -17,7 +17,7 @@ from weft.fast.cpu import compiled
 from weft.runtime.replaceable import plain_only
 from weft.training.events import Step
 
-TO_THE_FIRST_UPDATE = 61
+TO_THE_FIRST_UPDATE = 63  # of a recurrent model, two of them to know whether its products are faster by oneDNN
 ONE_SENTENCE = 29  # of a Transformer, native_beam says whether it applies; the others enter 28 or fewer
 COMPILED = 3  # with the kernels in C, those that describe a Transformer to them
 RECIPE = """

@@ -142,9 +142,11 @@ def train_with(recipe: Recipe, out: Path | str | None, options: TrainingOptions)
 def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Iterator[Event]:
     """Train in a run folder that this process has locked."""
     workers = options.workers
-    device = workers.device(choose_device(recipe.training.device))
+    device = choose_device(recipe.training.device)
+    if workers.world_size > 1:
+        device = workers.device(device)
+        workers.wait_for_main()
     start_device(device, is_idle=True)
-    workers.wait_for_main()
     resume = options.resume or not workers.is_main  # the main process has created the run folder
     if resume:
         recipe = _resumed_recipe(folder, recipe)
@@ -170,9 +172,8 @@ def _train(recipe: Recipe, folder: RunFolder, options: TrainingOptions) -> Itera
     if start is not None:
         initialize(model, start)
         initialize_languages(model, prepared.tokenizers, recipe.tokenizer.new_languages)
-    base: Tensors = {}
-    if recipe.training.freeze or recipe.training.lora.rank or options.model is not None:
-        base = prepare_weights(model, recipe, folder if resume else None)
+    is_partial = recipe.training.freeze or recipe.training.lora.rank or options.model is not None
+    base: Tensors = prepare_weights(model, recipe, folder if resume else None) if is_partial else {}
     teacher = None if options.teacher is None else freeze_teacher(options.teacher, device)
     fitted: FittedRun | None = None
     if options.fit is not None:
