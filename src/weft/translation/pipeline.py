@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -286,15 +286,16 @@ class TextProcessor:
         return text
 
 
-def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:
-    """Consecutive lines that are sorted by length together; ``large``: whether several windows are one, as on a GPU."""
+def windows_of(
+    lines: Iterable[Any], *, return_attention: bool, large: bool = False, starts_small: bool = False
+) -> Iterator[list[Any]]:
+    """Consecutive lines, sorted by length together; ``large``: many of them, ``starts_small``: but few at first."""
     from weft.data.reading.lines import chunk_lines
 
-    characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
-    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
-    if not large:
-        return windows
-    return (list(chain.from_iterable(group)) for group in iter(lambda: list(islice(windows, GPU_WINDOWS)), []))
+    most = WINDOW_CHARACTERS // (8 if return_attention else 1)
+    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=most)
+    counts = chain([1] * starts_small, repeat(GPU_WINDOWS if large else 1))
+    return (list(chain.from_iterable(group)) for group in iter(lambda: list(islice(windows, next(counts))), []))
 
 
 def no_pause() -> None:

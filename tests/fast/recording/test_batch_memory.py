@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from weft.fast.recording.batch_memory import capacities, is_fused, is_gpu, is_on_gpu, recorded_batch, recorded_bytes
-from weft.fast.recording.search import padded_count
+from weft.fast.recording.buffer_sizes import padded_count
 from weft.recipe import SearchSettings
 from weft.text.id_rows import IdRows
 from weft.translation.engines.batch_sizes import StepSize, fitting_batch, memory_slices, sentence_bytes
 from weft.translation.engines.interface import TranslationRequest
 
 GPU = torch.device("cuda")
-SIZE = StepSize(vocabulary=1000, state=400, growth=300, logits=2000, memory=700)
+SIZE = StepSize(vocabulary=1000, state=400, growth=300, logits=2000, memory=16 * 700, source_length=9)
 
 
 def request(lengths: list[int], *, attention: bool = False, n_best: int = 1, **settings: Any) -> TranslationRequest:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from weft.fast.recording.search import INITIAL_CAPACITY
+from weft.fast.recording.buffer_sizes import INITIAL_CAPACITY
 from weft.fast.searching.fused_beam import MAX_BEAM
 from weft.search.constraints import NoLoops, make_constraints
 from weft.text.id_rows import IdRows
@@ -44,12 +44,17 @@ def recorded_bytes(
     lengths_B = np.maximum.accumulate(IdRows.of(request.sources).lengths_B.astype(np.int64))
     outputs_B = max_lengths_B if request.prompts else np.minimum(max_lengths_B, lengths_B * 4 // 3 + 1)
     capacity_B = capacities(outputs_B)
-    padded_B = -(-lengths_B // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
+    padded_B = _padded(lengths_B)
+    memory_B = padded_B * size.memory // int(_padded(np.array(max(size.source_length, 1))))
     state_B = STATE_COPIES * (size.state + size.growth * capacity_B)
     step = STEP_COPIES * size.logits + 4 * size.state + ROW_BYTES if is_fused(request) else size.one_step()
     record_B = capacity_B * (RECORD_BYTES + (4 * padded_B if request.return_attention else 0))
     hypotheses = HypothesisCount.of(request).number
-    return MEMORY_COPIES * padded_B * size.memory + hypotheses * (state_B + step + record_B)
+    return MEMORY_COPIES * memory_B + hypotheses * (state_B + step + record_B)
+
+
+def _padded(lengths: Rows) -> Rows:
+    return -(-lengths // SOURCE_MULTIPLE) * SOURCE_MULTIPLE
 
 
 def is_fused(request: TranslationRequest) -> bool:
@@ -75,6 +80,6 @@ def is_gpu(most: int, device: torch.device | str) -> bool:
 
 
 def recorded_batch(most: int, device: torch.device | str) -> int:
-    """The largest number of sentences that buffers have (`weft.fast.recording.search.padded_count`)."""
+    """The largest number of sentences that buffers have (`weft.fast.recording.buffer_sizes.padded_count`)."""
     power = 1 << most.bit_length() - 1
     return power * 3 // 2 if power > 1 and power * 3 // 2 <= most else power

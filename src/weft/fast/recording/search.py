@@ -25,6 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.fast.recording.buffer_sizes import (
+    few_active,
+    initial_capacity,
+    pad_sentences,
+    padded_count,
+    padded_rows,
+    take_rows,
+)
 from weft.fast.recording.recorder import Recorder, warm_up
 from weft.fast.recording.shared_buffers import SharedBuffers
 from weft.fast.searching.fused_paths import stays_on_device
@@ -33,13 +41,10 @@ from weft.fast.torch_private import foreach_copy_
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
-INITIAL_CAPACITY, MANY_ROWS = 32, 4096
-"""Tokens that the first buffers can hold: half as many with more than `MANY_ROWS` rows, where memory counts more than
-that longer outputs have to move once more."""
 READ_DELAY, FEW_ROWS = 2, 64
 """Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
-LARGE_BATCH, SMALL_BATCH = 512, 32
-"""Sizes in sentences; `few_active` treats batches above, between and below them differently."""
+STEPS_AHEAD = 2
+"""Further steps that are queued before the host does other work."""
 LARGE_TENSOR = 2**16
 """Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
 would divide a large one among too few blocks."""
@@ -121,11 +126,12 @@ class StepGraph:
         self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
         start, few = time, few_active(len(buffers.done_B))
         delay = READ_DELAY if len(buffers.tokens_R) > FEW_ROWS else 1
+        first_read = delay if callback is None or delay == 1 else delay + STEPS_AHEAD
         done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
             self.replay(time)
             time += 1
-            if time - start > delay:
+            if time - start > first_read:
                 if callback is not None:
                     callback()
                     callback = None
@@ -169,8 +175,35 @@ class WarmStart:
         _copy_pairs([(buffer, leaf) for buffer, leaf in pairs if leaf.device == buffer.device])
         for buffer, leaf in pairs:
             if leaf.device != buffer.device:
-                buffer.copy_(leaf.pin_memory() if leaf.numel() > LARGE_INPUT else leaf, non_blocking=True)
+                _copy_from_host(leaf, buffer)
         return self.graph
+
+
+class Move:
+    """Moves the active sentences of one graph into the buffers of another: some seventy operations, captured."""
+
+    def __init__(
+        self,
+        source: StepGraph,
+        target: StepGraph,
+        take: Callable[[SearchState, Tensor, Tensor], SearchState],
+        key: Hashable,
+        loop: CudaGraphLoop,
+    ) -> None:
+        """``take``: the state of these rows, not in the buffers; ``key``: of the target, in `CudaGraphLoop.graphs`."""
+        self.source, self.target, self.key = source, target, key
+        device, size = source.state.done_B.device, len(target.state.done_B)
+        self.rows_B = torch.zeros(size, dtype=torch.int64, device=device)
+        self.padding_B = torch.zeros(size, dtype=torch.bool, device=device)
+        self.captured = loop.capture(lambda: target.load(take(source.state, self.rows_B, self.padding_B)))
+
+    def run(self, active: np.ndarray) -> StepGraph:
+        """The target, with the active sentences of the source in its buffers."""
+        rows_B, padding_B = padded_rows(active)
+        _copy_from_host(rows_B, self.rows_B)
+        _copy_from_host(padding_B, self.padding_B)
+        self.captured.replay()
+        return self.target
 
 
 def _constants(state: SearchState) -> Tree:
@@ -182,6 +215,11 @@ def _constants(state: SearchState) -> Tree:
 def _copy(values: Tree, buffers: Tree) -> None:
     pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
     _copy_pairs([(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()])
+
+
+def _copy_from_host(values: Tensor, buffer: Tensor) -> None:
+    is_large = buffer.is_cuda and values.numel() > LARGE_INPUT
+    buffer.copy_(values.pin_memory() if is_large else values, non_blocking=True)
 
 
 def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
@@ -207,6 +245,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         self.device = device
         self.buffers = SharedBuffers()
         self.warm_starts: dict[Hashable, WarmStart] = {}
+        self.moves: dict[Hashable, Move] = {}
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
 
@@ -215,10 +254,12 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
 
     def drop(self, recording: StepGraph) -> None:
         self.warm_starts = {key: warm for key, warm in self.warm_starts.items() if warm.graph is not recording}
+        self.moves = {key: move for key, move in self.moves.items() if recording not in (move.source, move.target)}
 
     def clear(self) -> None:
         super().clear()
         self.warm_starts.clear()
+        self.moves.clear()
         self.buffers.clear()
 
     def search(
@@ -276,17 +317,31 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             if not len(active):
                 return steps
             sentences = sentences[torch.from_numpy(active)]
-            state = self.buffers.released(take_sentences(graph.state, to_device(active, self.device)))
-            if time == capacity:
-                capacity *= 2
-                state = grow(state, capacity - time)
+            added = capacity if time == capacity else 0
+            capacity += added
+            way = (id(graph), padded_count(len(active)), capacity)
+            if way in self.moves:
+                self.graphs.move_to_end(self.moves[way].key)
+                graph = self.moves[way].run(active)
+                continue
+
+            def take(state: SearchState, rows_B: Tensor, padding_B: Tensor | None, added: int = added) -> SearchState:
+                taken = take_rows(state, rows_B, padding_B)
+                return self.buffers.released(grow(taken, added) if added else taken)
+
+            state = take(graph.state, *map_tree(self._on_device, padded_rows(active)))
             following = self._graph(graph.step, state, capacity)
             if following is None:
                 kept = torch.arange(len(active), device=self.device)
                 return steps + self.run(graph.step, state.keep_sentences(kept))
-            graph = following
-            graph.load(state)
+            following.load(state)
             del state
+            if not self.is_new(way) and graph in self.graphs.values():
+                self.moves[way] = Move(graph, following, take, next(reversed(self.graphs)), self)
+            graph = following
+
+    def _on_device(self, values: Tensor) -> Tensor:
+        return to_device(values, self.device)
 
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
@@ -318,41 +373,3 @@ def _shapes(tree: Tree) -> Hashable:
     if isinstance(tree, tuple):
         return tuple(map(_shapes, tree))
     return None if tree is None else (tree.shape, tree.dtype)
-
-
-def padded_count(count: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … sentences."""
-    power = 1
-    while power < count:
-        power *= 2
-    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def initial_capacity(rows: int) -> int:
-    """Tokens that the first buffers of so many rows can hold."""
-    return INITIAL_CAPACITY // 2 if rows > MANY_ROWS else INITIAL_CAPACITY
-
-
-def few_active(size: int) -> int:
-    """The number of active sentences at which a search moves from buffers of ``size`` sentences to smaller ones.
-
-    A large batch moves when half of its sentences are done, since its steps become much faster; a medium one when three
-    quarters are; a small one never (0), since its steps take the same time whatever its size.
-    """
-    if size > LARGE_BATCH:
-        return size // 2
-    return size // 4 if size > SMALL_BATCH else 0
-
-
-def pad_sentences(state: SearchState, size: int) -> SearchState:
-    """The state padded to ``size`` sentences; the added ones are done already."""
-    count = len(state.sentences_B)
-    return state if count == size else take_sentences(state, torch.arange(count, device=state.done_B.device))
-
-
-def take_sentences(state: SearchState, sentences: Tensor) -> SearchState:
-    """The given sentences and, up to the next number of sentences that buffers have, others that are done."""
-    count, size = len(sentences), padded_count(len(sentences))
-    rows = torch.arange(size, device=sentences.device)
-    taken = state.keep_sentences(sentences[rows.clamp(max=count - 1)])
-    return taken if count == size else taken._replace(done_B=taken.done_B | (rows >= count))

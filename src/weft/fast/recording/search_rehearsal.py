@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse
-from weft.fast.recording.search import (
+from weft.fast.recording.buffer_sizes import (
     INITIAL_CAPACITY,
     few_active,
     initial_capacity,
@@ -25,6 +24,7 @@ from weft.fast.recording.search import (
     padded_count,
     take_sentences,
 )
+from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse
 from weft.fast.steps.fixed_capacity import fixed_capacity
 from weft.models.interface import Model
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords

@@ -78,7 +78,8 @@ class StepSize(NamedTuple):
     """Growth of the state per token."""
     logits: int = 0
     memory: int = 0
-    """What the encoder leaves for a source token."""
+    """The encoder's output for a source, whose length is the next field."""
+    source_length: int = 1
 
     @classmethod
     def measure(
@@ -90,7 +91,7 @@ class StepSize(NamedTuple):
         first = _bytes(state)
         _, state, _ = model.step(token, state, memory)
         growth = max(_bytes(state) - first, 0)
-        return cls(logits.shape[-1], first, growth, logits.nbytes, _bytes(memory) // max(source_length, 1))
+        return cls(logits.shape[-1], first, growth, logits.nbytes, _bytes(memory), source_length)
 
     def one_step(self) -> int:
         return SCORE_BYTES * self.vocabulary + STATE_COPIES * self.state + ROW_BYTES
