@@ -68,8 +68,11 @@ class StepGraph:
         self.state: SearchState = loop.buffers.copy_of(state)
         self.capacity = capacity
         self.idle = loop.idle
+        is_large = sum(leaf.nbytes for leaf in leaves(state)) >= LARGE_STATE
+        if is_large:
+            torch.cuda.empty_cache()  # which is of no use to a warm-up, on another stream
         warm_up(lambda: self.allocate_history(*self.step(self.state)))
-        if sum(leaf.nbytes for leaf in leaves(state)) >= LARGE_STATE:
+        if is_large:
             torch.cuda.empty_cache()  # what the warm-up has left: the capture takes memory of its own
         self.graph = loop.capture(self.step_buffers)
         done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
@@ -274,8 +277,8 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         """``callback``: called while the device takes the first steps."""
 
         def grow(state: SearchState, tokens: int) -> SearchState:
-            grown = fixed_capacity(state.model_state, tokens, return_attention=return_attention)
-            return state._replace(model_state=grown)
+            options = {"return_attention": return_attention, "is_written": False}  # graphs write to copies
+            return state._replace(model_state=fixed_capacity(state.model_state, tokens, **options))
 
         with self.lock:
             key = (step, start, return_attention, _shapes(inputs))
@@ -297,7 +300,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             if is_empty and count == padded_count(count):
                 self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self)
             first_graph.load(state)
-            del first, state  # as large as the buffers
+            del first, state
             return self._steps(first_graph, torch.arange(count), grow, callback)
 
     def _steps(

@@ -38,12 +38,17 @@ class KVCache(NamedTuple):
         return self.rows_RT.shape[1]
 
     @classmethod
-    def of(cls, layers: tuple[KeysValues, ...], tokens: int) -> KVCache:
-        """The tokens of tensors that grow with each step, with storage for at least ``tokens`` more."""
+    def of(cls, layers: tuple[KeysValues, ...], tokens: int, *, is_written: bool = True) -> KVCache:
+        """The tokens of tensors that grow with each step, with storage for at least ``tokens`` more.
+
+        ``is_written``: whether steps will write to it, not to a copy; if not, empty storage is one zero, expanded.
+        """
         rows, heads, length, width = layers[0].keys.shape
         device = layers[0].keys.device
         capacity = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE + tokens
-        storage = layers[0].keys.new_zeros(len(layers), 2, rows, heads, capacity, width)  # one allocation for all
+        shape = (len(layers), 2, rows, heads, capacity, width)
+        keys = layers[0].keys
+        storage = keys.new_zeros(shape if length or is_written else ()).expand(shape)  # one allocation for all
         stored = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
         if length:
             buffers = [part[:, :, :length] for layer in stored for part in layer]
