@@ -209,7 +209,7 @@ def test_memory_that_runs_out_in_a_search(copier: Translator, monkeypatch: pytes
 
 
 def test_what_an_execution_may_keep(copier: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU an eighth of `search.memory`; it is computed again only if the setting changes."""
+    """On a GPU a sixteenth of `search.memory`; it is computed again only if the setting changes."""
     engine = torch_engine.TorchEngine(copier.model, copier.tokenizers.target)
     limits: list[int] = []
     engine.device = torch.device("cuda")
@@ -218,7 +218,7 @@ def test_what_an_execution_may_keep(copier: Translator, monkeypatch: pytest.Monk
     monkeypatch.setattr(batch_sizes, "device_memory", lambda device: 8000)
     for settings in ({}, {}, {"memory": 0.5}):
         assert list(engine.parts(request(**settings))) == []
-    assert limits == [250, 500]
+    assert limits == [125, 250]
 
 
 class TestBatchesByMemory:

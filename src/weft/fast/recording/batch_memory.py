@@ -4,13 +4,12 @@ For K hypotheses of a sentence with S source tokens, a key–value cache with ro
 has s bytes after one token and g more for each further one, whose logits have v bytes and whose memory has m bytes for
 each source token, about
 
-    4 S m                      memory: that of this batch, its copy in the buffers, half of them on the move to smaller
-                               buffers, and the next batch
-  + K 2 (s + g T)              states: the buffers, and as the first state or on the move to smaller ones
-  + K (2 v + 4 s + 2000)       a step: as it is recorded, and as it is tried before
+    4 S m                          memory: of this batch, in the buffers, on the move to smaller ones; of the next batch
+  + K 17/8 (s + g T)               states: in the buffers, which have some room to spare, and on the move
+  + K (v + 4 s + 2000)             a step
   + K T (200 + 4 S [attention])    its records
 
-A step that kernels do not fuse takes 24 V bytes in place of 2 v. T is the capacity for outputs that are a third longer
+A step that kernels do not fuse takes 24 V bytes in place of v. T is the capacity for outputs that are a third longer
 than their source, since few are: longer ones move into larger buffers when half of the sentences are done. Equal to
 `weft.translation.engines.batch_sizes.sentence_bytes` in what it is for; tests/fast/recording/test_batch_memory.py.
 """
@@ -21,13 +20,14 @@ import numpy as np
 import torch
 
 from weft.fast.recording.buffer_sizes import INITIAL_CAPACITY
+from weft.fast.recording.shared_buffers import SLACK
 from weft.fast.searching.fused_beam import MAX_BEAM
 from weft.search.constraints import NoLoops, make_constraints
 from weft.text.id_rows import IdRows
 from weft.translation.engines.batch_sizes import RECORD_BYTES, ROW_BYTES, HypothesisCount, Rows, StepSize
 from weft.translation.engines.interface import TranslationRequest
 
-MEMORY_COPIES, STATE_COPIES, STEP_COPIES = 4, 2, 2
+MEMORY_COPIES, STATE_COPIES = 4, SLACK + 1
 SHORTEST_CAPACITY = INITIAL_CAPACITY // 2
 SOURCE_MULTIPLE = 16
 """Sources are padded to a multiple of this many tokens (`weft.fast.recording.execution`)."""
@@ -46,8 +46,8 @@ def recorded_bytes(
     capacity_B = capacities(outputs_B)
     padded_B = _padded(lengths_B)
     memory_B = padded_B * size.memory // int(_padded(np.array(max(size.source_length, 1))))
-    state_B = STATE_COPIES * (size.state + size.growth * capacity_B)
-    step = STEP_COPIES * size.logits + 4 * size.state + ROW_BYTES if is_fused(request) else size.one_step()
+    state_B = (STATE_COPIES * (size.state + size.growth * capacity_B)).astype(np.int64)
+    step = size.logits + 4 * size.state + ROW_BYTES if is_fused(request) else size.one_step()
     record_B = capacity_B * (RECORD_BYTES + (4 * padded_B if request.return_attention else 0))
     hypotheses = HypothesisCount.of(request).number
     return MEMORY_COPIES * memory_B + hypotheses * (state_B + step + record_B)

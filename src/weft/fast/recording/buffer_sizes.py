@@ -14,6 +14,10 @@ from weft.search.loop import SearchState
 INITIAL_CAPACITY, MANY_ROWS = 32, 4096
 """Tokens that the first buffers can hold: half as many with more than `MANY_ROWS` rows, where memory counts more than
 that longer outputs have to move once more."""
+READ_DELAY, FEW_ROWS = 2, 64
+"""Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
+TAIL_DELAY, TAIL_ROWS = 4, 1024
+"""The same for the last sentences of a large batch: there a late step costs more than some that nobody needs."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
 """Sizes in sentences; `few_active` treats batches above, between and below them differently."""
 
@@ -29,6 +33,13 @@ def padded_count(count: int) -> int:
 def initial_capacity(rows: int) -> int:
     """Tokens that the first buffers of so many rows can hold."""
     return INITIAL_CAPACITY // 2 if rows > MANY_ROWS else INITIAL_CAPACITY
+
+
+def read_delay(rows: int, *, is_large: bool) -> int:
+    """Steps after which the host reads which sentences are done; ``is_large``: whether the batch began large."""
+    if is_large and rows <= TAIL_ROWS:
+        return TAIL_DELAY
+    return READ_DELAY if rows > FEW_ROWS else 1
 
 
 def few_active(size: int) -> int:

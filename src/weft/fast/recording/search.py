@@ -26,11 +26,13 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording.buffer_sizes import (
+    SMALL_BATCH,
     few_active,
     initial_capacity,
     pad_sentences,
     padded_count,
     padded_rows,
+    read_delay,
     take_rows,
 )
 from weft.fast.recording.recorder import Recorder, warm_up
@@ -41,8 +43,6 @@ from weft.fast.torch_private import foreach_copy_
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
-READ_DELAY, FEW_ROWS = 2, 64
-"""Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
 STEPS_AHEAD = 2
 """Further steps that are queued before the host does other work."""
 LARGE_TENSOR = 2**16
@@ -118,17 +118,18 @@ class StepGraph:
         _copy(state, self.state)
 
     def run(
-        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None
+        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None, *, is_large: bool = False
     ) -> tuple[StepRecords, int, np.ndarray]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
         ``sentences``: those that the buffers hold, without padding, on the CPU; ``callback``: called while the device
-        takes the first steps. Sentences that are not yet known to be done count as active.
+        takes the first steps; ``is_large``: whether the search began with many sentences. Sentences that are not yet
+        known to be done count as active.
         """
         buffers, count = self.state, len(sentences)
         self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
         start, few = time, few_active(len(buffers.done_B))
-        delay = READ_DELAY if len(buffers.tokens_R) > FEW_ROWS else 1
+        delay = read_delay(len(buffers.tokens_R), is_large=is_large)
         first_read = delay if callback is None or delay == 1 else delay + STEPS_AHEAD
         done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
@@ -312,9 +313,9 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     ) -> list[StepRecords]:
         """All steps of a search whose first state is in the buffers of a graph."""
         steps: list[StepRecords] = []
-        capacity, time = graph.capacity, 0
+        capacity, time, is_large = graph.capacity, 0, len(sentences) > SMALL_BATCH
         while True:
-            records, time, active = graph.run(sentences, time, callback)
+            records, time, active = graph.run(sentences, time, callback, is_large=is_large)
             callback = None
             steps.append(records)
             if not len(active):

@@ -8,7 +8,7 @@ state has s bytes after one token and g more for each further one, a search need
 
 bytes (tests/translation/engines/test_batch_sizes.py compares it with what a search takes). Sentences are searched in
 batches that need no more than `search.memory` allows; with ``search.batch_tokens`` = "auto", on a GPU, a batch may take
-all of it but an eighth, which is for what is kept between batches. A search of one sentence whose first step alone
+all of it but a sixteenth, which is for what is kept between batches. A search of one sentence whose first step alone
 needs more than half of the available memory is refused; the rest depends on when its outputs end, so it is not refused
 for that.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SMALL_SEARCH = 2**26
 """Hypotheses times vocabulary (and 1,000) up to which nothing is estimated: the scores of a step take 256 MB."""
 SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
-KEPT = 8
+KEPT = 16
 """On a GPU, one part in so many of the memory of a search is for what is kept between batches."""
 USABLE = 0.5
 """The part of the available memory that a search of one sentence may take."""
