@@ -81,14 +81,11 @@ class Translation:
     @classmethod
     def lazy(cls, texts: Sequence[str], others: TranslationFields) -> list[Translation]:
         """The translations of a batch; all other fields are computed when they are first read."""
-        make, assign = cls.__new__, object.__setattr__
-        translations = []
-        for row, text in enumerate(texts):
-            translation = make(cls)
-            assign(translation, "text", text)
-            assign(translation, "_others", others)
-            assign(translation, "_row", row)
-            translations.append(translation)
+        make = cls.__new__
+        translations = [make(cls) for _ in texts]
+        for row, (translation, text) in enumerate(zip(translations, texts, strict=True)):
+            values = translation.__dict__
+            values["text"], values["_others"], values["_row"] = text, others, row
         return translations
 
     if not TYPE_CHECKING:

@@ -200,17 +200,16 @@ class BatchPlanner:
             self.applied_share = request.settings.memory
             available = device_memory(self.engine.device) or 0
             self.engine.execution.set_memory_limit(memory_limit(request.settings, available) // KEPT)
+        if self._chooses_by_memory(request):
+            yield from self._batches(request)
+            return
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _rows_at_once(self, request: TranslationRequest) -> int:
         """The number of rows of a batch that fit in memory: all of them, unless the search is large."""
-        if (
-            self._chooses_by_memory(request)
-            or self._is_small(request)
-            or request.settings.kind in ("exact", "exhaustive")
-        ):
+        if self._is_small(request) or request.settings.kind in ("exact", "exhaustive"):
             return len(request.sources)
         lengths = request.max_lengths(self.engine.model)
         return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.engine.device)
