@@ -69,7 +69,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pictures_that_are_filled_up(channels: int) -> None:
-    """The same states and gradients as without; twice in the same memory, so that nothing is left of the first batch."""
+    """The same states and gradients as without; in the same memory again, so that nothing is left of the batch before."""
     stem_settings = {"kind": "grid", "widths": [16, 32], "blocks": 1, "inputs": channels}
     model = model_of(stem=stem_settings)
     stem = captured_stem(model)
@@ -106,7 +106,7 @@ def test_every_batch_fits_its_key() -> None:
         key = shape.key(batch)
         side = shape.source_side(key, CPU)
         side.copy_from(batch.source)
-        starts_L3B, counts = side.places.starts_L3B, side.places.counts
+        starts_L3B, counts = side.stage_grids.starts_L3B, side.stage_grids.counts
         ends_LB = starts_L3B[:, 0] + starts_L3B[:, 1] * starts_L3B[:, 2]
         assert ends_LB[:, -1].tolist() == [*counts], "the last picture fills up the batch"
         assert bool((starts_L3B >= 0).all()) and bool((ends_LB.diff(dim=1) >= 0).all())
@@ -164,3 +164,35 @@ def test_replayed_updates_are_plain_ones(consistency: float, monkeypatch: pytest
     graphs = [recorded.graph for recorded in update.recorder.graphs.values()]
     assert len(graphs) >= 2 and None not in graphs
     assert log.count("replay") == 15 - max(WARMUP_UPDATES, len(graphs))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_captured_updates_equal_plain_ones(precision: str) -> None:
+    """The same losses, whether replayed as CUDA graphs or not; batches of several keys, among them a large one."""
+    stack = STACK | {"hidden": 64, "feed_forward": 96, "layers": 2}
+    tree = {"embedding": 64, "encoder": stack | {"positions": "none"}, "decoder": stack}
+    settings = TrainingSettings(batch_tokens=60_000, precision=precision, learning_rate=0.001)
+    large = [(40 + 7 * row, 300 - 11 * row) for row in range(9)]
+    batches = [batch_of(SIZES * 4), batch_of(large), batch_of(large[:2] + SIZES), batch_of(large[4:])]
+    losses: list[list[float]] = []
+    weights = None
+    for kind in (CudaGraphUpdate, PlainUpdate):
+        torch.manual_seed(1)
+        model = model_of(**tree).cuda()
+        weights = weights or {name: value.clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(weights)
+        context = TrainingContext(settings, device=torch.device("cuda"))
+        optimizer = make_optimizer(model, settings)
+        more = (corpus_size(batches),) if kind is CudaGraphUpdate else ()
+        update = kind(model, optimizer, context, *more)
+        losses.append([])
+        for step in range(24):
+            steps = StepBatches.of([batches[step % 4]])
+            result = update(steps, learning_rate=0.001, sampling_probability=0.0)
+            losses[-1].append(result.statistics().loss)
+        if kind is CudaGraphUpdate:
+            assert all(recorded.graph is not None for recorded in update.recorder.graphs.values())
+    assert losses[0] == pytest.approx(losses[1], rel=0.03 if precision == "bf16" else 0.005)
+    assert np.mean(losses[0][-4:]) < np.mean(losses[0][:4])

@@ -44,34 +44,34 @@ def has_kernels(stem: Stem) -> bool:
 
 def ragged(stem: Stem, source: Ragged) -> Ragged:
     """The states (N, D) of packed arrays (`weft.packed`)."""
-    if isinstance(source, PlacedPictures):
-        places, sizes = source.places, []
+    if isinstance(source, MeasuredPictures):
+        stage_grids, sizes = source.stage_grids, []
     else:
         shapes = packed_shapes(source)
         sizes = sizes_of_stages(stem, shapes)
-        places = places_of(stem, source, sizes)
-    grids = places.grids
+        stage_grids = stage_grids_of(stem, source, sizes)
+    grids = stage_grids.grids
     if isinstance(stem, FrameStem):
         values_BCHW = stem.values_of(source.values.to(torch.uint8), source.layout.offsets[:-1] + HEADER, shapes)
         at_N = padded_positions(grids[0], *values_BCHW.shape[2:])
         x_NC = values_BCHW.permute(0, 2, 3, 1).flatten(0, 2).index_select(0, at_N)
     else:
-        x_NC = pixels(stem, source.values, places, grids[0])
+        x_NC = pixels(stem, source.values, stage_grids, grids[0])
     for number, stage in enumerate(stem.stages):
         assert isinstance(stage, Stage)
         x_NC = run_stage(stage, x_NC, grids[number], grids[number + 1], is_first=not number)
     if isinstance(stem, GridStem):
-        states_ND = places_read(stem, x_NC, grids[-1], places.largest)
+        states_ND = grid_states(stem, x_NC, grids[-1], stage_grids.largest)
     else:
         pictures = padded(x_NC, grids[-1], sizes[-1])
         pictures = pictures._replace(values_BCHW=stem.norm(pictures.values_BCHW))
         states_BHWD, sizes_read = stem.read(pictures), stem.sizes_read(pictures)
         grid = grids[-1] if sizes_read == sizes[-1] else make_grids([sizes_read], source.values.device)[0]
         states_ND = states_BHWD.flatten(0, 2).index_select(0, padded_positions(grid, *states_BHWD.shape[1:3]))
-    return Ragged(dropout(states_ND, stem.dropout, stem.training), places.states)
+    return Ragged(dropout(states_ND, stem.dropout, stem.training), stage_grids.states)
 
 
-class Places(NamedTuple):
+class StageGrids(NamedTuple):
     """The positions of the pictures of a batch: before a stem, after each of its stages, and of its states."""
 
     starts_L3B: Tensor
@@ -97,13 +97,13 @@ class Places(NamedTuple):
         return grids
 
 
-class PlacedPictures(Ragged):
-    """Packed pictures whose `Places` are known: nothing is read off them on the host. The layout is that of states."""
+class MeasuredPictures(Ragged):
+    """Packed pictures whose `StageGrids` are known, so that the host reads nothing of them; the layout is that of states."""
 
-    def __init__(self, values: Tensor, places: Places) -> None:
+    def __init__(self, values: Tensor, stage_grids: StageGrids) -> None:
         self.values = values
-        self.places = places
-        self.layout = places.states
+        self.stage_grids = stage_grids
+        self.layout = stage_grids.states
 
 
 def sizes_of_stages(stem: Stem, shapes: Sequence[PackedShape]) -> list[list[tuple[int, int]]]:
@@ -133,17 +133,17 @@ def make_grids(sizes: Sequence[Sequence[tuple[int, int]]], device: torch.device)
     """The positions of pictures of these sizes, for every stage; one transfer."""
     no_values, no_states = torch.zeros(0, dtype=torch.int64), Layout(torch.zeros(0, dtype=torch.int64))
     counts = [area(stage) for stage in sizes]
-    return Places(on_device(starts_of(sizes), device), counts, no_values, (0, 0), no_states).grids
+    return StageGrids(on_device(starts_of(sizes), device), counts, no_values, (0, 0), no_states).grids
 
 
-def places_of(stem: Stem, source: Ragged, sizes: list[list[tuple[int, int]]]) -> Places:
-    """The places of a batch, by the sizes of its pictures before a stem and after each of its stages."""
+def stage_grids_of(stem: Stem, source: Ragged, sizes: list[list[tuple[int, int]]]) -> StageGrids:
+    """The grids of a batch, by the sizes of its pictures before a stem and after each of its stages."""
     device = source.values.device
     is_grid = isinstance(stem, GridStem)
     lengths_B = torch.tensor([height * width if is_grid else width for height, width in sizes[-1]], dtype=torch.int64)
     largest = max(height for height, _ in sizes[-1]), max(width for _, width in sizes[-1])
     first_values_B = (source.layout.offsets[:-1] + HEADER).numpy()
-    return Places(
+    return StageGrids(
         on_device(starts_of(sizes), device),
         [area(stage) for stage in sizes],
         on_device(first_values_B, device),
@@ -156,17 +156,17 @@ def area(sizes: Sequence[tuple[int, int]]) -> int:
     return sum(height * width for height, width in sizes)
 
 
-def pixels(stem: Stem, values: Tensor, places: Places, grid: Grid) -> Tensor:
+def pixels(stem: Stem, values: Tensor, stage_grids: StageGrids, grid: Grid) -> Tensor:
     """(N, C) what a stem convolves, position by position: 0 is white, 1 is black."""
     channels, device = stem.settings.inputs, values.device
-    first_N = (places.first_values_B - grid.starts_3B[0] * channels)[grid.picture_N]
+    first_N = (stage_grids.first_values_B - grid.starts_3B[0] * channels)[grid.picture_N]
     at_N = first_N + torch.arange(grid.positions, device=device) * channels
     at_NC = (at_N[:, None] + torch.arange(channels, device=device)).clamp(max=len(values) - 1)  # what fills up a batch
     return 1 - values[at_NC].to(stem.norm.weight.dtype) / 255
 
 
-def places_read(stem: GridStem, x_NC: Tensor, grid: Grid, largest: tuple[int, int]) -> Tensor:
-    """(N, D) the states of all places: `GridStem.read` without padding."""
+def grid_states(stem: GridStem, x_NC: Tensor, grid: Grid, largest: tuple[int, int]) -> Tensor:
+    """(N, D) the states of all positions: `GridStem.read` without padding."""
     states_ND: Tensor = stem.projection(nn.LayerNorm.forward(stem.norm, x_NC))
     rows_N, columns_N = rows_and_columns(grid)
     rows_HD, columns_WD = stem.row_positions(largest[0]), stem.column_positions(largest[1])

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from weft.data.batching.batches import side_budgets
 from weft.data.store.token_store import Batch, CorpusSize
-from weft.fast.layers.ragged_stem import PlacedPictures, Places, has_kernels, sizes_of_stages, starts_of
+from weft.fast.layers.ragged_stem import MeasuredPictures, StageGrids, has_kernels, sizes_of_stages, starts_of
 from weft.fast.updating.static_sides import StaticRows, bucket_length, padded_rows
 from weft.models.architecture import architecture_of
 from weft.models.interface import Model
@@ -123,14 +123,14 @@ class StaticPictures(StaticRows):
         self.stem = stem
         values = torch.zeros(counts[0] * stem.settings.inputs + HEADER * key.rows, dtype=torch.uint8, device=device)
         no_pictures: Sizes = [[] for _ in counts]
-        self.places = Places(
+        self.stage_grids = StageGrids(
             torch.from_numpy(self.filled_starts(no_pictures, counts)).to(device),
             counts,
             torch.zeros(key.rows + 1, dtype=torch.int64, device=device),
             (key.max_source_length, key.max_source_length),
             self.layout,
         )
-        self.pictures = PlacedPictures(values, self.places)
+        self.pictures = MeasuredPictures(values, self.stage_grids)
         for positions in (stem.row_positions, stem.column_positions):
             positions(key.max_source_length)  # the table grows now, not in a graph
 
@@ -151,8 +151,8 @@ class StaticPictures(StaticRows):
         self.layout.assign(self.padded_lengths(torch.tensor([height * width for height, width in sizes[-1]])))
         first_values_B = torch.zeros(self.rows + 1, dtype=torch.int64)
         first_values_B[: batch.rows] = batch.layout.offsets[:-1] + HEADER
-        copy_to(self.places.starts_L3B, torch.from_numpy(self.filled_starts(sizes, self.places.counts)))
-        copy_to(self.places.first_values_B, first_values_B)
+        copy_to(self.stage_grids.starts_L3B, torch.from_numpy(self.filled_starts(sizes, self.stage_grids.counts)))
+        copy_to(self.stage_grids.first_values_B, first_values_B)
         copy_to(self.pictures.values[: len(batch.values)], batch.values.to(torch.uint8))
 
     def ragged(self) -> Ragged:
