@@ -69,7 +69,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pictures_that_are_filled_up(channels: int) -> None:
-    """The same states and gradients as without; in the same memory again, so that nothing is left of the batch before."""
+    """The same states and gradients as without; in the same memory again: nothing is left of the batch before."""
     stem_settings = {"kind": "grid", "widths": [16, 32], "blocks": 1, "inputs": channels}
     model = model_of(stem=stem_settings)
     stem = captured_stem(model)

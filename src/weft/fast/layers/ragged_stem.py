@@ -98,7 +98,7 @@ class StageGrids(NamedTuple):
 
 
 class MeasuredPictures(Ragged):
-    """Packed pictures whose `StageGrids` are known, so that the host reads nothing of them; the layout is that of states."""
+    """Packed pictures whose `StageGrids` are known: the host reads nothing of them. The layout is that of states."""
 
     def __init__(self, values: Tensor, stage_grids: StageGrids) -> None:
         self.values = values
