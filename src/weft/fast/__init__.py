@@ -99,6 +99,18 @@ VERSIONS: tuple[Version, ...] = (
         device="cuda",
     ),
     Version(
+        "translation.engines.batch_sizes.sentence_bytes",
+        "recording.batch_memory:recorded_bytes",
+        applies="is_on_gpu",
+        device="cuda",
+    ),
+    Version(
+        "translation.engines.batch_sizes.fitting_batch",
+        "recording.batch_memory:recorded_batch",
+        applies="is_gpu",
+        device="cuda",
+    ),
+    Version(
         "runtime.devices.start_device",
         "recording.compilation:prepare_compiler",
         applies="is_compiled_for",

@@ -10,7 +10,8 @@ active (`few_active`), or the capacity is used up, they move into buffers of ano
 queued on the device, the host may prepare the next batch (`LoopWithCallback`).
 
 A search with the same `SearchStart` and the same shapes as an earlier one starts warm (`WarmStart`): no state is made;
-its inputs are copied into the buffers, and the other buffers are reset to their initial values.
+its inputs are copied into the buffers, and the other buffers are reset to their initial values. All graphs share the
+memory of their buffers (`weft.fast.recording.shared_buffers`).
 
 Equal to `weft.search.loop.StepLoop`; tests/fast/recording/test_search.py.
 """
@@ -25,14 +26,16 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording.recorder import Recorder, warm_up
+from weft.fast.recording.shared_buffers import SharedBuffers
 from weft.fast.searching.fused_paths import stays_on_device
-from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
+from weft.fast.steps.fixed_capacity import fixed_capacity
 from weft.fast.torch_private import foreach_copy_
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
-INITIAL_CAPACITY = 32
-"""Tokens that the first buffers can hold."""
+INITIAL_CAPACITY, MANY_ROWS = 32, 4096
+"""Tokens that the first buffers can hold: half as many with more than `MANY_ROWS` rows, where memory counts more than
+that longer outputs have to move once more."""
 READ_DELAY, FEW_ROWS = 2, 64
 """Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
@@ -40,10 +43,12 @@ LARGE_BATCH, SMALL_BATCH = 512, 32
 LARGE_TENSOR = 2**16
 """Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
 would divide a large one among too few blocks."""
+LARGE_STATE = 2**26
+"""Bytes of a state from which on memory is given back before a graph is captured."""
 LARGE_INPUT = 4096
 """Inputs with more elements are copied from page-locked memory; copies of smaller ones are asynchronous without it."""
 MEMORY_FRACTION = 0.25
-"""The share of the device's memory that the buffers of all graphs together may take; `search.memory` may allow less."""
+"""The share of the device's memory that the records of all graphs together may take; `search.memory` may allow less."""
 
 
 class ChangingShapeError(Exception):
@@ -55,10 +60,12 @@ class StepGraph:
 
     def __init__(self, step: Step, state: SearchState, capacity: int, loop: CudaGraphLoop) -> None:
         self.step = step  # what was captured must stay alive
-        self.state: SearchState = map_tree(torch.clone, state)
+        self.state: SearchState = loop.buffers.copy_of(state)
         self.capacity = capacity
         self.idle = loop.idle
         warm_up(lambda: self.allocate_history(*self.step(self.state)))
+        if sum(leaf.nbytes for leaf in leaves(state)) >= LARGE_STATE:
+            torch.cuda.empty_cache()  # what the warm-up has left: the capture takes memory of its own
         self.graph = loop.capture(self.step_buffers)
         done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
         self.done_T, self.done_on_host = done_on_host.unbind(0), done_on_host.numpy()
@@ -66,7 +73,8 @@ class StepGraph:
 
     @property
     def bytes(self) -> int:
-        return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
+        """The memory of buffers of its own: the others are shared."""
+        return sum(leaf.nbytes for leaf in leaves(self.history))
 
     def allocate_history(self, after: SearchState, record: Tree) -> None:
         """Buffers for the records of steps like this one."""
@@ -135,21 +143,24 @@ class StepGraph:
 class WarmStart:
     """Starts a search in the buffers of a graph in which one of the same shapes was started before.
 
-    The inputs are copied into `SearchState.inputs`; the model state is emptied; all other buffers are reset.
+    The inputs are copied into `SearchState.inputs`; all other buffers are reset to what they were.
     """
 
     def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, loop: CudaGraphLoop) -> None:
         """``key``: the key of the graph in `CudaGraphLoop.graphs`; ``state``: the first state of the earlier search."""
         self.graph = graph
         self.key = key
-        pairs = zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True)
-        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs]
+        pairs = list(zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True))
+        self.zeros = [buffer for buffer, leaf in pairs if leaf.numel() >= LARGE_TENSOR and not leaf.any()]
+        zeros = set(map(id, self.zeros))
+        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs if id(buffer) not in zeros]
         self._reset()  # allocates what is allocated on first use
         self.captured = loop.capture(self._reset)
 
     def _reset(self) -> None:
+        for buffer in self.zeros:
+            buffer.zero_()
         _copy_pairs(self.constants)
-        restart(self.graph.state.model_state)
 
     def start(self, inputs: SearchInputs) -> StepGraph:
         """The graph, with the first state of a search of these inputs in its buffers."""
@@ -163,8 +174,9 @@ class WarmStart:
 
 
 def _constants(state: SearchState) -> Tree:
-    """The parts of a first state that are equal in all searches of the same shapes, except for the model state."""
-    return (state.tokens_R, state.history_RW, state.sentences_B, state.done_B, state.extra, state.length_1)
+    """The parts of a first state that are equal in all searches of the same shapes."""
+    own = (state.tokens_R, state.model_state, state.history_RW, state.sentences_B, state.done_B)
+    return (*own, state.extra, state.length_1)
 
 
 def _copy(values: Tree, buffers: Tree) -> None:
@@ -193,6 +205,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
         super().__init__(memory * MEMORY_FRACTION)
         self.device = device
+        self.buffers = SharedBuffers()
         self.warm_starts: dict[Hashable, WarmStart] = {}
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
@@ -206,6 +219,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     def clear(self) -> None:
         super().clear()
         self.warm_starts.clear()
+        self.buffers.clear()
 
     def search(
         self,
@@ -232,14 +246,17 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             inputs = inputs.on(start.device)
             first = start(inputs)
             count = len(first.sentences_B)
-            state = pad_sentences(grow(first, INITIAL_CAPACITY), padded_count(count))
-            first_graph = self._graph(step, state, INITIAL_CAPACITY)
+            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
+            first = pad_sentences(first, padded_count(count))
+            capacity = initial_capacity(len(first.tokens_R))
+            state = grow(first, capacity)
+            first_graph = self._graph(step, state, capacity)
             if first_graph is None:
                 return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
-            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
-            if is_empty and can_restart(state.model_state) and count == padded_count(count):
+            if is_empty and count == padded_count(count):
                 self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self)
             first_graph.load(state)
+            del first, state  # as large as the buffers
             return self._steps(first_graph, torch.arange(count), grow, callback)
 
     def _steps(
@@ -259,7 +276,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             if not len(active):
                 return steps
             sentences = sentences[torch.from_numpy(active)]
-            state = take_sentences(graph.state, to_device(active, self.device))
+            state = self.buffers.released(take_sentences(graph.state, to_device(active, self.device)))
             if time == capacity:
                 capacity *= 2
                 state = grow(state, capacity - time)
@@ -269,10 +286,14 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
                 return steps + self.run(graph.step, state.keep_sentences(kept))
             graph = following
             graph.load(state)
+            del state
 
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
         key = (step, capacity, _shapes(state))
+        if key not in self.graphs and not self.buffers.have_room(state):
+            self.clear()  # the graphs so far work in the block that is too small
+            self.buffers.reserve(state)
         try:
             return self.graph(key, lambda: self.graph_type(step, state, capacity, self))
         except ChangingShapeError:
@@ -305,6 +326,11 @@ def padded_count(count: int) -> int:
     while power < count:
         power *= 2
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
+
+
+def initial_capacity(rows: int) -> int:
+    """Tokens that the first buffers of so many rows can hold."""
+    return INITIAL_CAPACITY // 2 if rows > MANY_ROWS else INITIAL_CAPACITY
 
 
 def few_active(size: int) -> int:

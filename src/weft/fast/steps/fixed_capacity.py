@@ -26,14 +26,6 @@ class HasCapacity(Protocol):
         """See `fixed_capacity`."""
 
 
-@runtime_checkable
-class Restartable(Protocol):
-    """A tree of fixed capacity that can be emptied."""
-
-    def restart(self) -> None:
-        """See `restart`."""
-
-
 def _cached(state: TransformerState | PrefixState, tokens: int, return_attention: bool) -> CachedState:
     return CachedState.of(state.layers, tokens, return_attention=return_attention)
 
@@ -64,19 +56,3 @@ def fixed_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
         return tree
     branches = [fixed_capacity(branch, tokens, return_attention=return_attention) for branch in tree]
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
-
-
-def can_restart(tree: Tree) -> bool:
-    """Whether all of it can be emptied."""
-    if isinstance(tree, tuple) and not isinstance(tree, Restartable):
-        return all(can_restart(branch) for branch in tree)
-    return tree is None or isinstance(tree, Restartable)
-
-
-def restart(tree: Tree) -> None:
-    """Empty it in place: afterwards it is as `fixed_capacity` makes it of a state without tokens."""
-    if isinstance(tree, Restartable):
-        tree.restart()
-    elif isinstance(tree, tuple):
-        for branch in tree:
-            restart(branch)

@@ -50,10 +50,6 @@ class KVCache(NamedTuple):
             foreach_copy_(buffers, [part for layer in layers for part in layer])
         return cls(stored, _own_rows(rows, capacity, device), torch.full((1,), length, device=device))
 
-    def restart(self) -> None:
-        """The cache without tokens: whatever is stored after the last one is never read."""
-        self.length.zero_()
-
     def select_rows(self, rows: Tensor) -> KVCache:
         return self._replace(rows_RT=self.rows_RT.index_select(0, rows))
 
