@@ -18,6 +18,7 @@ from weft.fast.layers import ragged_stem
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import WARMUP_UPDATES, CudaGraphUpdate, can_capture
 from weft.fast.updating.static_pictures import PictureKey, PictureShape, StaticPictures, captured_stem
+from weft.fast.updating.static_sides import StaticSide
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.models.stems import Stem
@@ -113,8 +114,12 @@ def test_every_batch_fits_its_key() -> None:
         assert int(side.layout.device_lengths.max()) <= key.max_source_length
         assert int(side.layout.device_lengths.sum()) == counts[-1]
         assert key.rows % shape.row_multiple == 0 and batch.target.layout.longest <= key.max_target_length
-    typical = shape.likely_keys()
-    assert typical and all(key.rows % shape.row_multiple == 0 for key in typical)
+    for key in shape.likely_keys():
+        source, target = (
+            shape.source_side(key, CPU).layout,
+            StaticSide(shape.target_tokens, key[2], key.rows, CPU).layout,
+        )
+        assert source.rows == target.rows == key.rows and key.rows % shape.row_multiple == 0
 
 
 @pytest.mark.parametrize(
@@ -173,9 +178,11 @@ def test_on_a_gpu_captured_updates_equal_plain_ones(precision: str) -> None:
     """The same losses, whether replayed as CUDA graphs or not; batches of several keys, among them a large one."""
     stack = STACK | {"hidden": 64, "feed_forward": 96, "layers": 2}
     tree = {"embedding": 64, "encoder": stack | {"positions": "none"}, "decoder": stack}
-    settings = TrainingSettings(batch_tokens=60_000, precision=precision, learning_rate=0.001)
+    settings = TrainingSettings(batch_tokens=200_000, precision=precision, learning_rate=0.001)
     large = [(40 + 7 * row, 300 - 11 * row) for row in range(9)]
     batches = [batch_of(SIZES * 4), batch_of(large), batch_of(large[:2] + SIZES), batch_of(large[4:])]
+    shape = PictureShape(captured_stem(model_of(**tree)), corpus_size(batches), settings.batch_tokens)  # type: ignore[arg-type]
+    assert all(batch.target.layout.total <= shape.target_tokens for batch in batches)
     losses: list[list[float]] = []
     weights = None
     for kind in (CudaGraphUpdate, PlainUpdate):

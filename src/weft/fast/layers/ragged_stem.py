@@ -119,8 +119,7 @@ def starts_of(sizes: Sequence[Sequence[tuple[int, int]]]) -> np.ndarray:
     sides_L2B = np.array(sizes, dtype=np.int32).reshape(len(sizes), -1, 2).transpose(0, 2, 1)
     areas_LB = sides_L2B[:, 0] * sides_L2B[:, 1]
     starts_LB = areas_LB.cumsum(1, dtype=np.int32) - areas_LB
-    starts_L3B: np.ndarray = np.concatenate([starts_LB[:, None], sides_L2B], axis=1)
-    return starts_L3B
+    return np.ascontiguousarray(np.concatenate([starts_LB[:, None], sides_L2B], axis=1))  # kernels read it in order
 
 
 def on_device(array: np.ndarray, device: torch.device) -> Tensor:

@@ -41,6 +41,8 @@ ROW_GROUPS, MIN_ROW_MULTIPLE = 8, 16
 SOURCE_LENGTHS = tuple(128 * 2**power for power in range(20))
 """Bounds on the states of a picture."""
 TARGET_LENGTHS = (16, 32, 64, 128)
+TYPICAL_LENGTH = 512
+"""States of a picture for which kernels are compiled ahead."""
 
 
 def captured_stem(model: Model) -> GridStem | None:
@@ -78,7 +80,6 @@ class PictureShape:
         unit = max(pixels // stem.settings.inputs // UNITS, 1)
         self.unit_counts = [unit, *(math.ceil(MARGIN * unit / by) for by in shrinking[1:])]
         """The positions of each stage in one unit."""
-        self.typical_rows = round(corpus_size.pairs * pixels / max(corpus_size.source_tokens, 1))
 
     def __repr__(self) -> str:
         return f"PictureShape({self.unit_counts}, {self.target_tokens}, {self.row_multiple})"
@@ -105,9 +106,16 @@ class PictureShape:
         return [units * count for count in self.unit_counts]
 
     def likely_keys(self) -> list[PictureKey]:
-        """A key that needs all kernels that the batches of a corpus are likely to need."""
-        lengths = [length for length in TARGET_LENGTHS[:2] if length < self.max_target_length] or [1]
-        return [PictureKey(self.rounded_rows(self.typical_rows + 1), 512, length, UNITS) for length in lengths]
+        """Keys that need all kernels that the batches of a corpus are likely to need: of rows full of padding."""
+        no_rows = torch.zeros(0, dtype=torch.int64)
+        keys = []
+        for target_length in {bucket_length(length, self.max_target_length, TARGET_LENGTHS) for length in (16, 32)}:
+            rows = max(
+                padded_rows(no_rows, self.counts(UNITS)[-1], TYPICAL_LENGTH),
+                padded_rows(no_rows, self.target_tokens, target_length),
+            )
+            keys.append(PictureKey(self.rounded_rows(rows), TYPICAL_LENGTH, target_length, UNITS))
+        return sorted(keys)
 
     def source_side(self, key: PictureKey, device: torch.device) -> StaticPictures:
         """Static memory for the pictures of a key."""
