@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 PARTS = 66
-"""Partial sums: half the multiprocessors of an H200. Of narrow matrices four times as many: one tile has all columns."""
+"""Partial sums: half the multiprocessors of an H200. Of narrow matrices, which have one tile of columns, four times."""
 NARROW = 128
 TILES = {64: (128, 64), NARROW: (64, 128), 1024: (32, 256), 1 << 30: (16, 512)}
 """The rows and columns that a program reads at a time, by the largest width of a matrix."""
