@@ -11,8 +11,9 @@ channels), two Transformer layers over all places, three of a decoder; label smo
 augmentation. The rival is written as such pipelines are, at its best: decoded pictures in memory, batches of similar
 size made by processes that work ahead, page-locked memory, pictures padded to the largest of their batch, channels
 last, `torch.autocast`, a fused optimizer, eager. Its decoding is a loop that calls the decoder on the tokens so far,
-for all pictures of a batch, as many times as the longest reference has tokens. Each run prints one line of JSON; the
-first third of the time does not count. Compare on one machine, one after the other.
+for all pictures of a batch, as many times as the longest reference has tokens. Its batches are the same in every epoch,
+and the first epoch does not count, so that cuDNN has a plan for each of their shapes. Each run prints one line of JSON;
+the first third of the time does not count. Compare on one machine, one after the other.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def batches(formulas: Formulas, options: argparse.Namespace) -> Iterator[Any]:
     """Batches of similar sizes, of one epoch after the other, made by other processes."""
     sizes = [picture_HW.numel() for picture_HW, _ in formulas.rows]
     budget = options.batch * float(np.mean(sizes))
-    order = sorted(range(len(formulas)), key=lambda row: (formulas.rows[row][0].shape[1], sizes[row]))
+    sides = [picture_HW.shape for picture_HW, _ in formulas.rows]
+    order = sorted(range(len(formulas)), key=lambda row: (sides[row][1] // 64, sides[row][0]))
     groups: list[list[int]] = [[]]
     area = 0
     for row in order:
@@ -153,7 +155,7 @@ def train_rival(options: argparse.Namespace) -> dict[str, Any]:
     formulas = Formulas(options.folder, "train", symbols)
     model = Rival(len(symbols) + 3, options.norm).to(options.device, memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(model.parameters(), 0.0005, fused=options.device != "cpu")
-    start, counted, steps, first = time.perf_counter(), 0, 0, 0.0
+    start, counted, steps, seen, first = time.perf_counter(), 0, 0, 0, 0.0
     for batch in batches(formulas, options):
         pictures_BHW, sizes_B2, ids_BT = (part.to(options.device, non_blocking=True) for part in batch)
         with torch.autocast(torch.device(options.device).type, torch.bfloat16):
@@ -165,12 +167,12 @@ def train_rival(options: argparse.Namespace) -> dict[str, Any]:
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        now = time.perf_counter() - start
-        if now < options.seconds / 3:
+        now, seen = time.perf_counter() - start, seen + len(pictures_BHW)
+        if now < options.seconds / 3 or seen <= len(formulas):
             first = now
             continue
         counted, steps = counted + len(pictures_BHW), steps + 1
-        if now > options.seconds:
+        if now > options.seconds and counted:
             break
     if options.device != "cpu":
         torch.cuda.synchronize()
