@@ -29,6 +29,7 @@ from torch.nn import functional
 
 from weft.attention.scores import make_score
 from weft.recipe import AttentionSettings
+from weft.runtime.replaceable import replaceable
 
 Transitions = tuple[Tensor, ...]
 """The terms of p(a_t | a_{t−1}): tensors (B, T, S, …) for T steps, (R, S, …) for one."""
@@ -83,6 +84,7 @@ class HardAlignment(nn.Module, ABC):
     def predict(self, filtered_RS: Tensor, transitions: Transitions) -> Tensor:
         """log w_t (R, S) from log f_{t−1}; −∞ at padding."""
 
+    @replaceable
     def forward(self, transitions: Transitions, log_emissions_BTS: Tensor | None) -> Tensor:
         """log w_t (B, T, S) of all steps, given log p(y_t | a_t = j), which may be None if not `is_stepwise`."""
         assert log_emissions_BTS is not None

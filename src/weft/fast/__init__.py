@@ -220,6 +220,13 @@ VERSIONS: tuple[Version, ...] = (
     ),
     Version("training.ctc.label_losses", "updating.ctc_loss:label_losses_by_torch", applies="has_kernel"),
     Version("models.hard_attention.chunk_values", "updating.chunked_loss:emission_chunk", applies="is_on_gpu"),
+    Version(
+        "attention.hard_alignment.HardAlignment.forward",
+        "layers.hard_alignment:first_order_by_kernel",
+        applies="has_kernel",
+        device="cuda",
+        test="triton/test_first_order_alignment.py",
+    ),
     Version("models.stems.Stem.ragged", "layers.ragged_stem:ragged", applies="is_on_gpu", device="cuda"),
     Version("models.recurrent.LSTM.step", "layers.recurrent:fused_lstm_cell", applies="is_on_gpu", device="cuda"),
     Version("models.recurrent.RecurrentStack.forward", "layers.recurrent:padded", applies="is_padded"),

@@ -8,8 +8,8 @@ from torch import nn
 from weft.fast.layers.layer_kernels import (
     has_feed_forward_kernel,
     has_layer_kernels,
-    has_lstm_kernels,
     has_norm_kernel,
+    has_recurrent_kernels,
     is_trained_linear,
     linear,
 )
@@ -18,7 +18,7 @@ from weft.fast.layers.layer_kernels import (
 def test_not_on_a_cpu() -> None:
     stream_ND = torch.zeros(2, 4, dtype=torch.bfloat16)
     module = nn.Linear(4, 4)
-    assert not has_layer_kernels(stream_ND) and not has_lstm_kernels(stream_ND.float())
+    assert not has_layer_kernels(stream_ND) and not has_recurrent_kernels(stream_ND.float())
     assert not has_norm_kernel(nn.LayerNorm(4), stream_ND)
     assert not has_feed_forward_kernel(module, module, stream_ND)
     inputs_ND = torch.randn(2, 4)

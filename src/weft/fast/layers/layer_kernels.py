@@ -1,4 +1,4 @@
-"""Layers that use weft's own kernels in training: on CUDA, Transformers in half, LSTMs in single precision.
+"""Layers that use weft's own kernels in training: on CUDA, Transformers in half, LSTMs and GRUs in single precision.
 
 In the layers of a Transformer everything that is not a matrix product is fused by hand, forwards and backwards, so that
 they gain nothing from `torch.compile`. Each function equals the module that it is given; tests/fast/triton and
@@ -27,8 +27,8 @@ def has_layer_kernels(stream_ND: Tensor) -> bool:
     return is_half and stream_ND.is_cuda and torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
-def has_lstm_kernels(values: Tensor) -> bool:
-    """Whether LSTMs over padded batches of such values use kernels."""
+def has_recurrent_kernels(values: Tensor) -> bool:
+    """Whether LSTMs and GRUs over padded batches of such values use kernels."""
     is_single = values.dtype == torch.float32 and not torch.is_autocast_enabled(values.device.type)
     return is_single and values.is_cuda and torch.is_grad_enabled()
 

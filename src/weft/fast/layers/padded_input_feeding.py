@@ -12,7 +12,7 @@ from torch.nn import functional
 from weft.attention.attention import Attention
 from weft.attention.normalizers import softmax
 from weft.attention.scores import HiddenLayerScore
-from weft.fast.layers.layer_kernels import has_lstm_kernels
+from weft.fast.layers.layer_kernels import has_recurrent_kernels
 from weft.fast.layers.recurrent_decoder import is_plain_lstm
 from weft.models.recurrent_decoder import Memory, RecurrentDecoder
 from weft.ragged import CapturableLayout, Ragged
@@ -25,7 +25,7 @@ def is_padded_input_feeding(
     decoder: RecurrentDecoder, embedded: Ragged, memory: Memory, return_attention: bool
 ) -> bool:
     """Whether the kernels can be used; they compute no attention weights."""
-    is_padded = isinstance(embedded.layout, CapturableLayout) and has_lstm_kernels(embedded.values)
+    is_padded = isinstance(embedded.layout, CapturableLayout) and has_recurrent_kernels(embedded.values)
     has_keys = memory.keys is not None and memory.keys.mask_BS.shape[1] <= MAX_SOURCE_LENGTH
     return is_padded and has_keys and not return_attention and _is_supported(decoder)
 

@@ -14,7 +14,7 @@ tests/fast/layers/test_recurrent.py, on a GPU by tests/contracts/test_gpu.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -23,9 +23,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from weft.fast.cpu.lstm import lstm_layer
 from weft.fast.layers.deferred_gradients import deferred_linear
-from weft.fast.layers.layer_kernels import has_lstm_kernels
+from weft.fast.layers.layer_kernels import has_recurrent_kernels
 from weft.fast.torch_private import torch_lstm_cell
-from weft.models.recurrent import LSTM, Cell, LayerState, LayerWeights, RecurrentStack, StackState
+from weft.models.recurrent import GRU, LSTM, Cell, LayerState, LayerWeights, RecurrentStack, StackState
 from weft.ragged import CapturableLayout, PaddedTimeMajor, Ragged, TimeMajor
 
 Forward = tuple[Ragged, StackState]
@@ -168,10 +168,10 @@ def padded(stack: RecurrentStack, sequences: Ragged, initial: StackState | None 
     """`RecurrentStack.forward` with shapes that do not depend on the lengths."""
     order, values_ND = sequences.layout.time_major, sequences.values
     assert isinstance(order, PaddedTimeMajor)
-    by_kernel = stack.cell is LSTM and has_lstm_kernels(values_ND)
+    kernels = {LSTM: _padded_lstm, GRU: _padded_gru} if has_recurrent_kernels(values_ND) else {}
+    run_layer = kernels.get(stack.cell, _padded_layer)
     finals: list[LayerState] = []
     for level, start in enumerate(initial or stack.zeros(sequences.rows, values_ND)):
-        run_layer = _padded_lstm if by_kernel else _padded_layer
         output_ND, final = run_layer(stack, level, values_ND, order, start)
         finals.append(final)
         values_ND = stack.layer_output(level, values_ND, output_ND)
@@ -203,16 +203,42 @@ def _padded_lstm(
     from weft.fast.triton.lstm import padded_lstm
 
     weights = [stack.weights(level, direction) for direction in range(stack.directions)]
-    inputs = [functional.linear(values_ND, part.input_GD, part.input_bias_G) for part in weights]
-    sorted_inputs = [order.sort(part, reverse=bool(direction)) for direction, part in enumerate(inputs)]
-    times = (len(order.batch_sizes), -1, sorted_inputs[0].shape[-1])
     biases_K1G = torch.stack([part.state_bias_G for part in weights])[:, None]
-    results = padded_lstm(
-        torch.stack([part.view(times) for part in sorted_inputs], 1) + biases_K1G,
+    states = padded_lstm(
+        _padded_inputs(values_ND, weights, order) + biases_K1G,
         torch.stack([part.state_GD for part in weights]),
         *(torch.stack(part.chunk(stack.directions, -1)) for part in start),
     )
-    by_direction = [[part.flatten(0, 1) for part in result_TKBD.unbind(1)] for result_TKBD in results]
+    return _unsorted(states, order)
+
+
+def _padded_gru(
+    stack: RecurrentStack, level: int, values_ND: Tensor, order: PaddedTimeMajor, start: LayerState
+) -> tuple[Tensor, LayerState]:
+    """`_padded_layer` for a GRU on a GPU, by `weft.fast.triton.gru`."""
+    from weft.fast.triton.gru import padded_gru
+
+    weights = [stack.weights(level, direction) for direction in range(stack.directions)]
+    states_TKBD = padded_gru(
+        _padded_inputs(values_ND, weights, order),
+        torch.stack([part.state_GD for part in weights]),
+        torch.stack([part.state_bias_G for part in weights]),
+        torch.stack(start[0].chunk(stack.directions, -1)),
+    )
+    return _unsorted((states_TKBD,), order)
+
+
+def _padded_inputs(values_ND: Tensor, weights: Sequence[LayerWeights], order: PaddedTimeMajor) -> Tensor:
+    """W x_t + b (T, K, B, G) of K directions, each in its own order."""
+    inputs = [functional.linear(values_ND, part.input_GD, part.input_bias_G) for part in weights]
+    sorted_inputs = [order.sort(part, reverse=bool(direction)) for direction, part in enumerate(inputs)]
+    times = (len(order.batch_sizes), -1, sorted_inputs[0].shape[-1])
+    return torch.stack([part.view(times) for part in sorted_inputs], 1)
+
+
+def _unsorted(states: Sequence[Tensor], order: PaddedTimeMajor) -> tuple[Tensor, LayerState]:
+    """The outputs of a layer and its last states, both directions concatenated, from its states (T, K, B, D)."""
+    by_direction = [[part.flatten(0, 1) for part in states_TKBD.unbind(1)] for states_TKBD in states]
     outputs = [order.unsort(part, reverse=bool(direction)) for direction, part in enumerate(by_direction[0])]
     finals = tuple(torch.cat([order.last(part) for part in parts], -1) for parts in by_direction)
     return torch.cat(outputs, -1), finals
