@@ -17,7 +17,7 @@ that longer outputs have to move once more."""
 READ_DELAY, FEW_ROWS = 2, 64
 """Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
 TAIL_DELAY, TAIL_ROWS = 4, 1024
-"""The same for the last sentences of a large batch: there a late step costs more than some that nobody needs."""
+"""Those for the last sentences of a large batch: there a late step costs more than some that nobody needs."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
 """Sizes in sentences; `few_active` treats batches above, between and below them differently."""
 
