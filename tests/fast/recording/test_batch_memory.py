@@ -27,11 +27,13 @@ def request(lengths: list[int], *, attention: bool = False, n_best: int = 1, **s
 
 def test_the_bytes_of_a_sentence() -> None:
     """4 S m + K (17/8 (s + g T) + v + 4 s + 2000 + 200 T), S and T rounded up."""
-    found = recorded_bytes(request([3, 17, 40]), SIZE, np.array([90, 90, 20]), GPU)
-    of_state = {tokens: 17 * (400 + 300 * tokens) // 8 + 2000 + 4 * 400 + 2000 + 200 * tokens for tokens in (16, 32)}
+    found = recorded_bytes(request([3, 17, 40]), SIZE, np.array([20, 90, 20]), GPU)
+    of_state = {
+        tokens: 17 * (400 + 300 * tokens) // 8 + 2000 + 4 * 400 + 2000 + 200 * tokens for tokens in (16, 32, 64)
+    }
     assert found.tolist() == [
         4 * 16 * 700 + 4 * of_state[16],
-        4 * 32 * 700 + 4 * of_state[32],
+        4 * 32 * 700 + 4 * of_state[64],
         4 * 48 * 700 + 4 * of_state[32],
     ]
 

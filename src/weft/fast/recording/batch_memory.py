@@ -9,9 +9,9 @@ each source token, about
   + K (v + 4 s + 2000)             a step
   + K T (200 + 4 S [attention])    its records
 
-A step that kernels do not fuse takes 24 V bytes in place of v. T is the capacity for outputs that are a third longer
-than their source, since few are: longer ones move into larger buffers when half of the sentences are done. Equal to
-`weft.translation.engines.batch_sizes.sentence_bytes` in what it is for; tests/fast/recording/test_batch_memory.py.
+A step that kernels do not fuse takes 24 V bytes in place of v. T is the capacity for outputs half as long as they may
+be, or a third longer than their source, since few are: those move into larger buffers when half of the sentences are
+done. In place of `weft.translation.engines.batch_sizes.sentence_bytes`; tests/fast/recording/test_batch_memory.py.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def recorded_bytes(
 ) -> Rows:
     """See `weft.translation.engines.batch_sizes.sentence_bytes`."""
     lengths_B = np.maximum.accumulate(IdRows.of(request.sources).lengths_B.astype(np.int64))
-    outputs_B = max_lengths_B if request.prompts else np.minimum(max_lengths_B, lengths_B * 4 // 3 + 1)
-    capacity_B = capacities(outputs_B)
+    likely_B = np.maximum(max_lengths_B // 2, lengths_B * 4 // 3 + 1)
+    capacity_B = capacities(max_lengths_B if request.prompts else np.minimum(max_lengths_B, likely_B))
     padded_B = _padded(lengths_B)
     memory_B = padded_B * size.memory // int(_padded(np.array(max(size.source_length, 1))))
     state_B = (STATE_COPIES * (size.state + size.growth * capacity_B)).astype(np.int64)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording.buffer_sizes import (
-    SMALL_BATCH,
+    LARGE_BATCH,
     few_active,
     initial_capacity,
     pad_sentences,
@@ -313,7 +313,7 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     ) -> list[StepRecords]:
         """All steps of a search whose first state is in the buffers of a graph."""
         steps: list[StepRecords] = []
-        capacity, time, is_large = graph.capacity, 0, len(sentences) > SMALL_BATCH
+        capacity, time, is_large = graph.capacity, 0, len(sentences) > LARGE_BATCH
         while True:
             records, time, active = graph.run(sentences, time, callback, is_large=is_large)
             callback = None
