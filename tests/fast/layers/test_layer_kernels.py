@@ -8,8 +8,8 @@ from torch import nn
 from weft.fast.layers.layer_kernels import (
     has_feed_forward_kernel,
     has_layer_kernels,
-    has_recurrent_kernels,
     has_norm_kernel,
+    has_recurrent_kernels,
     is_trained_linear,
     linear,
 )

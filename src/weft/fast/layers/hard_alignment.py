@@ -18,7 +18,7 @@ def has_kernel(alignment: HardAlignment, transitions: Transitions, log_emissions
     """Whether the kernel computes these weights: in single precision."""
     if type(alignment) is not First or log_emissions_BTS is None or torch.compiler.is_compiling():
         return False
-    fits = 0 < log_emissions_BTS.numel() and log_emissions_BTS.shape[-1] <= MOST_POSITIONS
+    fits = log_emissions_BTS.numel() > 0 and log_emissions_BTS.shape[-1] <= MOST_POSITIONS
     dtypes = {part.dtype for part in (*transitions, log_emissions_BTS)}
     return log_emissions_BTS.is_cuda and fits and dtypes == {torch.float32}
 

@@ -173,7 +173,7 @@ class FurtherModels:
         deadline = self.limit.end - self._reserved()[0] - self.fitted.validation_seconds
         fit: Callable[[NewRun], FittedRun] = lambda new: FittedRun(new.recipe, event, deadline)  # noqa: E731
         if refits:
-            fit = partial(fit_run, limit=self.limit, models=self.planned)
+            fit = partial(fit_run, limit=self.limit, models=self.planned, fits_batch=self.run.fits_batch)
         shutil.rmtree(folder, ignore_errors=True)
         options = self.options._replace(resume=False, fit=fit)
         with (
