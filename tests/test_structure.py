@@ -30,6 +30,7 @@ SHORT_FILES = {
     "attention/initialization.py": "how all modules of attention/ and models/ are initialized",
     "evaluation/sacrebleu_metrics.py": "shared by the metrics, which fill their file, and by their statistics",
     "evaluation/top_k.py": "shared by the metrics, which fill their file, and by comparisons",
+    "fast/layers/hard_alignment.py": "when a kernel applies, without importing Triton",
     "fast/triton/dependent_launch.py": "shared by kernels that follow each other",
     "fast/updating/ctc_loss.py": "a call of PyTorch's own function",
     "interop/huggingface/languages.py": "lists of languages, which are data",

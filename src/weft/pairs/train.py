@@ -57,6 +57,8 @@ class PlannedRun(NamedTuple):
     accept_new_data: bool = False
     candidates: tuple[CandidateRecipe, ...] = ()
     """Recipes that the time limit is to decide between and to be used up with; the first is ``recipe``."""
+    fits_batch: bool = False
+    """Whether batches may be smaller than recommended, if only a part of the steps fits into the time."""
 
     def evaluation_items(self, plan: Fitted | TimeUsed | None) -> int | None:
         """How many items of the test set there is time to evaluate now; None: all.
@@ -205,7 +207,9 @@ def plan_run(request: TrainingRequest, workers: Workers = SINGLE_PROCESS) -> Pla
     run = PlannedRun(recipe, folder, request.resume, limit, evaluates, comments, request.accept_new_data)
     if limit is None or workers.world_size > 1 or not (candidates := tuple(request.candidates())):
         return run
-    return run._replace(candidates=candidates, limit=limit.after(RaceRecord(folder).elapsed))
+    given = [parse_change(change)[0] for change in request.changes]
+    fits_batch = ["training", "batch_tokens"] not in given
+    return run._replace(candidates=candidates, limit=limit.after(RaceRecord(folder).elapsed), fits_batch=fits_batch)
 
 
 def train_run(
@@ -231,7 +235,8 @@ def train_planned(
     """The events of a planned run without a race; ``models`` and ``observed`` as in `fit_run`."""
     fit = None
     if run.limit is not None:
-        fit = partial(fit_run, limit=run.limit, models=models, observed=observed)
+        fits_batch = run.fits_batch and bool(models)
+        fit = partial(fit_run, limit=run.limit, models=models, observed=observed, fits_batch=fits_batch)
     options = options._replace(resume=run.resume, fit=fit, accept_new_data=run.accept_new_data)
     lengthening = MAX_LENGTHENING if models == 1 else 1.0
     training = train_revised(run.recipe, run.folder, options, lengthening)
@@ -265,8 +270,16 @@ def _with_exports(events: Events, run: RunFolder, recipe: Recipe) -> Events:
             yield event
 
 
+def with_batch(comments: Sequence[str], tokens: int) -> list[str]:
+    """The comments of a recipe whose batches are smaller than recommended."""
+    kept = [line for line in comments if not line.startswith("batch: ")]
+    return [*kept, f"batch: {tokens:,} tokens (smaller ones, since there is time for more of them)"]
+
+
 def _fitted_comments(comments: list[str], event: Fitted) -> list[str]:
     """The comments of a recipe whose steps, and with them its schedule, were fitted to a time limit."""
+    if event.batch_tokens is not None:
+        comments = with_batch(comments, event.batch_tokens)
     if event.steps == event.recipe_steps:
         return comments
     kept = [line for line in comments if not line.startswith(("steps: ", "learning rate: "))]

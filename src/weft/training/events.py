@@ -70,6 +70,8 @@ class Fitted(Event):
     """Expected time per test item."""
     share_seconds: float | None = None
     """The time of this run, if the limit is divided among several; None: all of it."""
+    batch_tokens: int | None = None
+    """Tokens of a batch, if they are fewer than the recipe's, so that there are more updates; None: the recipe's."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_the_interrupted_winner_is_resumed() -> None:
 
 
 def test_the_run_is_complete_when_further_models_are_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = models.core.train_with
+    train = revision.core.train_with
 
     def interrupted(recipe: Any, folder: Path, options: Any) -> Iterator[Event]:
         for event in train(recipe, folder, options):
@@ -147,7 +147,7 @@ def test_the_run_is_complete_when_further_models_are_interrupted(monkeypatch: py
             if folder.name == "model-2" and isinstance(event, Validation):
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(models.core, "train_with", interrupted)
+    monkeypatch.setattr(revision.core, "train_with", interrupted)
     with pytest.raises(KeyboardInterrupt):
         [*race()]
     assert isinstance(weft.load("runs/mine").translate("bal").text, str)
@@ -202,7 +202,7 @@ def test_the_ensemble_is_distilled(monkeypatch: pytest.MonkeyPatch, ensemble: fl
         assert [folder.name for folder in teachers.folders] == ["mine", "model-2"] and teachers.limit.minutes == 100
         recipe = weft.load_recipe(teachers.folders[0] / "recipe.toml").model_copy(update={"seed": 7})
         teachers.out.with_name("distilled.data").mkdir()
-        for _ in models.core.train(recipe, teachers.out):
+        for _ in revision.core.train(recipe, teachers.out):
             pass
         yield from ()
 
@@ -284,3 +284,38 @@ def test_the_speed_of_the_winner_is_that_of_its_probe(monkeypatch: pytest.Monkey
     record = RaceRecord(Path("runs/mine"))
     record.content = json.loads(Path("runs/mine/race/race.json").read_text("utf-8"))
     assert record.speed == Speed(step=50.0, startup=0.0, loss=0.25, sentence=0.125)
+
+
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")
+def test_the_winner_has_the_smaller_batches_of_its_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the batch gives 11 of 40 steps in the time of the winner, all of it 6."""
+    monkeypatch.setattr(f"{__name__}.TINY", [*TINY, "training.batch_tokens=512"])
+    monkeypatch.setattr(plan, "MIN_PROBE_STEPS", 2)
+
+    def measure(run: Any, **_: Any) -> Speed:
+        return Speed(step=float(run.context.settings.batch_tokens))
+
+    monkeypatch.setattr(fitting, "measure", measure)
+    events = [*race()]
+    assert "GRU, batches of 256 tokens" in of_kind(events, RaceStarted)[0].candidates["gru"]
+    recipe, text = weft.load_recipe("runs/mine/recipe.toml"), Path("runs/mine/recipe.toml").read_text("utf-8")
+    assert recipe.training.batch_tokens == 256
+    assert text.count("# batch: ") == 1 and "# batch: 256 tokens (smaller ones" in text
+
+
+@pytest.mark.filterwarnings("ignore::weft.errors.WeftWarning")
+def test_a_further_model_keeps_to_the_time_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan is revised if the machine becomes slower, so that the student has its share of the time."""
+    train, plans = revision.core.train_with, []
+
+    def watched(recipe: Any, folder: Path, options: Any) -> Iterator[Event]:
+        for event in train(recipe, folder, options):
+            if folder.name == "model-2" and isinstance(event, Fitted):
+                plans.append(event)
+            yield event
+
+    monkeypatch.setattr(revision.core, "train_with", watched)
+    events = [*race()]
+    record = json.loads(Path("runs/mine/race/race.json").read_text("utf-8"))
+    [finished] = of_kind(events, Finished)
+    assert plans[0].share_seconds == pytest.approx(plan.MODEL_SAFETY * finished.seconds) and len(record["models"]) == 2

@@ -91,9 +91,8 @@ def _backward(  # type: ignore[no-untyped-def]
             inside = valid & (i + jump < positions)
             moved = before + tl.load(transitions + (start + i) * width + jump, mask=valid, other=float("-inf"))
             weight = tl.load(weights + start + i + jump, mask=inside, other=float("-inf"))
-            share = tl.where(
-                weight == float("-inf"), 0.0, tl.exp(moved - tl.where(weight == float("-inf"), 0.0, weight))
-            )
+            possible = weight != float("-inf")
+            share = tl.where(possible, tl.exp(moved - tl.where(possible, weight, 0.0)), 0.0)
             gradient = share * tl.load(d_weights + start + i + jump, mask=inside, other=0.0)
             tl.store(d_transitions + (start + i) * width + jump, gradient, mask=valid)
             d_filtered += gradient

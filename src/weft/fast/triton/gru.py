@@ -5,9 +5,9 @@ tests/fast/triton/test_gru.py.
 
     r, z = σ(x + u);    n = tanh(x + r ⊙ u);    h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}       x = W x_t + b, u = U h_{t−1} + b′
 
-A time step is one product and one kernel, in both passes; by PyTorch's operations it is ten and twenty. Of two buffers,
-x is overwritten with r, z, n, and u of n with itself and its bias; then both with their gradients, from which those of U
-and b′ are one product and one sum after the last step. First-order gradients only, and one backward pass.
+A time step is one product and one kernel, in both passes; by PyTorch's operations it is ten and twenty. Of two
+buffers, x is overwritten with r, z, n, and u of n with itself and its bias; then both with their gradients, from which
+those of U and b′ are one product and one sum after the last step. First-order gradients only, and one backward pass.
 """
 
 from typing import Any

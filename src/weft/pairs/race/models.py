@@ -28,18 +28,18 @@ from weft.pairs.race.events import (
     TimeUsed,
 )
 from weft.pairs.race.exchange import exchange, keep_weights
-from weft.pairs.race.plan import FurtherModel, TrainedModel, further_model
+from weft.pairs.race.plan import MODEL_SAFETY, FurtherModel, TrainedModel, further_model
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.race.scoring import is_better, score_runs
 from weft.pairs.time_limit.budget import DISTILLATION, MAX_MODELS, TimeLimit
 from weft.pairs.time_limit.fitting import EVALUATION_SAFETY, evaluation_reserve, fit_run
+from weft.pairs.time_limit.revision import train_revised
 from weft.pairs.train import PlannedRun, train_planned
 from weft.recipe import Recipe, load_recipe
 from weft.recipe.toml import leading_comments, with_comments
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_run
 from weft.runtime.activity import activity
-from weft.training import train as core
 from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
@@ -80,6 +80,8 @@ class FurtherModels:
         self.folders = [run.folder]
         """Run folders of the models, the best one first."""
         self.fitted: Fitted | None = None
+        self.recipe_steps = 0
+        """Steps of the recipe, before they were fitted to the time."""
         self.item_seconds = 0.0
         """Estimated time per test item, from the validations so far."""
         self.step = 0
@@ -100,6 +102,7 @@ class FurtherModels:
                 yield event
         if finished is None or self.fitted is None:
             return
+        self.recipe_steps = self.fitted.recipe_steps
         yield from self._compare_with_probe(finished)
         self.models = [self._model(self.run.recipe.seed, finished, start, None)]
         following = self._next()
@@ -169,21 +172,30 @@ class FurtherModels:
     def _train_quietly(self, recipe: Recipe, folder: Path, *, refits: bool) -> Finished:
         """Train a further model without reporting its events."""
         assert self.fitted is not None
-        event = replace(self.fitted, steps=recipe.training.steps)
+        event = replace(self.fitted, steps=recipe.training.steps, recipe_steps=0, share_seconds=self._share())
         deadline = self.limit.end - self._reserved()[0] - self.fitted.validation_seconds
         fit: Callable[[NewRun], FittedRun] = lambda new: FittedRun(new.recipe, event, deadline)  # noqa: E731
         if refits:
-            fit = partial(fit_run, limit=self.limit, models=self.planned)
+            fit = partial(fit_run, limit=self.limit, models=self.planned, fits_batch=self.run.fits_batch)
         shutil.rmtree(folder, ignore_errors=True)
         options = self.options._replace(resume=False, fit=fit)
         with (
             activity(f"training a model of seed {recipe.seed}", "steps", total=recipe.training.steps) as training,
-            closing(core.train_with(recipe, folder, options)) as events,
+            closing(train_revised(recipe, folder, options)) as events,
         ):
             for passed in self._observed(events):
                 training.done = passed.step if isinstance(passed, Step) else training.done
         assert isinstance(passed, Finished)
         return passed
+
+    def _share(self) -> float | None:
+        """Seconds in which a further model is trained, as the others were, so that its student keeps its time.
+
+        Its plan has no steps of a recipe to be extended to, or to be too short for: it is revised to end in time.
+        """
+        if self.distill is None:
+            return None
+        return MODEL_SAFETY * max(model.training_seconds for model in self.models)
 
     def _observed(self, events: Events) -> Events:
         """Pass events on, and estimate from the validations how long the evaluation will take."""
@@ -197,9 +209,8 @@ class FurtherModels:
             start = time.monotonic()
 
     def _model(self, seed: int, finished: Finished, start: float, value: float | None) -> TrainedModel:
-        assert self.fitted is not None
         other = time.monotonic() - start - finished.seconds
-        return TrainedModel(seed, finished.step, self.fitted.recipe_steps, finished.seconds, max(other, 0.0), value)
+        return TrainedModel(seed, finished.step, self.recipe_steps, finished.seconds, max(other, 0.0), value)
 
     def _combine(self) -> Generator[Event, None, None]:
         """The ensemble of all models on the validation set, and one model that is distilled from it.

@@ -48,13 +48,17 @@ def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 
 
-def fit_probe(run: NewRun, *, probe: Probe, check: Callable[[Fitted], None]) -> FittedRun:
+def fit_probe(run: NewRun, *, probe: Probe, check: Callable[[Fitted], None], batch_seconds: float = 0.0) -> FittedRun:
     """Fit a run to the time of a probe; ``check`` may refuse to race at that speed.
 
+    ``batch_seconds``: the time of the winner, for which batches are chosen; 0: those of the recipe.
     There is no deadline: candidates train in turns, and the time of the others passes meanwhile.
     """
-    fitted, probe.speed = fitting.fit_probe(run, probe.seconds, validations=PROBE_VALIDATIONS)
+    fitted, probe.speed = fitting.fit_probe(
+        run, probe.seconds, validations=PROBE_VALIDATIONS, batch_seconds=batch_seconds
+    )
     check(fitted.event)
+    probe.batch_tokens = fitted.event.batch_tokens
     return fitted
 
 
@@ -76,6 +80,8 @@ class Probe:
         self.step_durations: list[float] = []
         self.speed: Speed | None = None
         """Measured before the first update."""
+        self.batch_tokens: int | None = None
+        """Tokens of a batch, if they are fewer than those of its recipe."""
         self.ended = False
         self._events: Events | None = None
 

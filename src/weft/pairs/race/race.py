@@ -83,12 +83,14 @@ class Race:
         return race_seconds(self.probes[0].seconds, len(self.probes))
 
     def _networks(self, running: Sequence[Probe]) -> dict[str, str]:
-        """The network of each candidate, and the formats of export that are not those of the recommended one."""
+        """The network of each candidate, with its batches if they are smaller than those of its recipe, and with the
+        formats of export that are not those of the recommended one."""
         networks, recommended = {}, _formats(self.probes[0])
         for probe in running:
             formats = _formats(probe)
             exports = "" if formats == recommended else f"; exports to: {', '.join(formats) or 'no format'}"
-            networks[probe.name] = probe.candidate.summary + exports
+            batch = "" if probe.batch_tokens is None else f", batches of {probe.batch_tokens:,} tokens"
+            networks[probe.name] = f"{probe.candidate.summary}{batch}{exports}"
         return networks
 
     def _open(
@@ -173,6 +175,7 @@ class Race:
     def _note(self, probe: Probe) -> None:
         numbers = {"value": probe.value, "step": probe.step, "steps": probe.steps, "seconds": probe.used}
         numbers |= {"outputs": probe.outputs, "step_seconds": probe.step_seconds}
+        numbers |= {"batch_tokens": probe.batch_tokens}
         self.record.note(probe.standing, **numbers, speed=probe.speed)
         self._save()
 

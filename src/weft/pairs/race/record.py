@@ -90,6 +90,7 @@ class RaceRecord:
             probe.standing = Standing(probe.name, before["score"], before["loss"])
             probe.outputs = before["outputs"]
             probe.speed = None if before.get("speed") is None else Speed(*before["speed"])
+            probe.batch_tokens = before.get("batch_tokens")
 
     def note(self, standing: Standing, **numbers: Any) -> None:
         """The best validation of a candidate so far."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from weft.pairs.race.probe import Probe, fit_probe, probe_recipe
 from weft.pairs.race.race import Race, TooShortError
 from weft.pairs.race.record import RaceRecord
 from weft.pairs.recommendation.proposals import CandidateRecipe
-from weft.pairs.train import PlannedRun
+from weft.pairs.train import PlannedRun, with_batch
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.runs.locks import lock_folder
@@ -143,7 +144,8 @@ def _race(
             recipe = load_recipe(probe.folder / "recipe.toml")
             return core.train_with(recipe, probe.folder, options._replace(resume=True))
         is_first = probe is probes[0]
-        fit = partial(fit_probe, probe=probe, check=check if is_first else lambda _: None)
+        batch_seconds = times.winner if run.fits_batch else 0.0
+        fit = partial(fit_probe, probe=probe, check=check if is_first else lambda _: None, batch_seconds=batch_seconds)
         return core.train_with(probe_recipe(probe.candidate), probe.folder, options._replace(fit=fit))
 
     with closing(Race(probes, train, record, run.limit).events()) as race:
@@ -152,7 +154,11 @@ def _race(
             yield event
     won = events[-1]
     assert isinstance(won, RaceWon)
-    [winner] = [candidate for candidate in run.candidates if candidate.name == won.name]
+    [winner] = [probe.candidate for probe in probes if probe.name == won.name]
+    if (tokens := record.content["probes"][won.name]["batch_tokens"]) is not None:
+        training = winner.recipe.training.model_copy(update={"batch_tokens": tokens})
+        recipe = winner.recipe.model_copy(update={"training": training})
+        winner = replace(winner, recipe=recipe, lines=tuple(with_batch(winner.lines, tokens)))
     others = ", ".join(f"{name} {shown(value)}" for name, value in won.values.items() if name != won.name)
     scores = f"{won.metric} {shown(won.values[won.name])} on the validation set; {others}"
     return _Decision(winner, tuple(events), f"race: {won.name} won ({scores}; {won.seconds:.0f} s)")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from weft.data.preparation import has_corpus, read_corpus
 from weft.errors import RecipeError, option
 from weft.evaluation.pairs import GROUPINGS
+from weft.pairs.time_limit.batch_size import BatchSpeed, batch_for
 from weft.pairs.time_limit.budget import (
     EVALUATION_SHARE,
     SAFETY,
@@ -31,6 +33,8 @@ MEASURED_SHARE = 0.02
 """The fraction of the time for which updates are measured."""
 MEASURED_SECONDS = (0.5, 8.0)
 """Bounds of the time for which updates are measured, in seconds."""
+BATCH_SECONDS = 0.5
+"""The fraction of these seconds for which updates on smaller batches are measured."""
 MOST_LOSS = 0.12
 """The fraction of the time that the loss of a validation is planned to take at most."""
 PROBE_VALIDATIONS_SHARE = 0.25
@@ -62,7 +66,11 @@ class _Measurement(NamedTuple):
         return None if self.validation is None else self.validation.searched
 
 
-def _measure_run(run: NewRun, limit: TimeLimit, observed: Speed | None = None) -> _Measurement:
+def _measure_run(
+    run: NewRun, limit: TimeLimit, observed: Speed | None = None, *, batch_seconds: float = 0.0
+) -> _Measurement:
+    """``batch_seconds``: the time to choose the batch for, if it may be smaller than that of the recipe; 0: it may
+    not."""
     recipe, model, prepared, validation_pairs, device, teacher = run
     settings = decide_compilation(recipe.training, model, device, limit.remaining())
     recipe = recipe.model_copy(update={"training": settings})
@@ -74,9 +82,18 @@ def _measure_run(run: NewRun, limit: TimeLimit, observed: Speed | None = None) -
     context = TrainingContext(settings, recipe.seed, device, teacher=teacher)
     measured = MeasuredRun(model, prepared.data, context, validation)
     translates = recipe.source_role != "none" and (settings.metric != "loss" or limit.evaluates)
-    return _Measurement(
-        settings, believed(measure(measured, seconds=seconds, translates=translates), limit), validation
-    )
+    speed = believed(measure(measured, seconds=seconds, translates=translates), limit)
+
+    def measure_batch(tokens: int) -> Speed:
+        smaller = context.settings.model_copy(update={"batch_tokens": tokens})
+        updates = measured._replace(context=replace(context, settings=smaller), validation=None)
+        return measure(updates, seconds=BATCH_SECONDS * seconds, translates=False)
+
+    batch = BatchSpeed(settings.batch_tokens, speed)
+    if batch_seconds:
+        batch = batch_for(batch, measure_batch, seconds=batch_seconds, steps=settings.steps)
+    settings = settings.model_copy(update={"batch_tokens": batch.tokens})
+    return _Measurement(settings, batch.speed, validation)
 
 
 def believed(speed: Speed, limit: TimeLimit) -> Speed:
@@ -88,15 +105,19 @@ def believed(speed: Speed, limit: TimeLimit) -> Speed:
     return speed._replace(loss=min(speed.loss, MOST_LOSS * 60 * limit.minutes))
 
 
-def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed | None = None) -> FittedRun:
+def fit_run(
+    run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed | None = None, fits_batch: bool = False
+) -> FittedRun:
     """The recipe of a run with settings that fit into the limit.
 
     ``models``: use up the time, with more steps than the recipe has, for one model or at most so many (`lengthened`).
+    ``fits_batch``: batches may be smaller than those of the recipe, if only a part of its steps fits (batch_size.py).
     ``observed``: the speed of another training of this recipe, so that none is measured: on a GPU, that would compile
     and capture everything once more.
     """
     recipe = run.recipe
-    settings, speed, _ = measured = _measure_run(run, limit, observed)
+    batch_seconds = limit.remaining() if fits_batch else 0.0
+    settings, speed, _ = measured = _measure_run(run, limit, observed, batch_seconds=batch_seconds)
     sentences = measured.sentences
     evaluation = _evaluation(recipe, speed, measured.validation, limit)
     left = limit.remaining() - evaluation.seconds
@@ -116,17 +137,25 @@ def fit_run(run: NewRun, limit: TimeLimit, *, models: int = 0, observed: Speed |
         test_items=evaluation.items,
         item_seconds=evaluation.item_seconds,
         share_seconds=longer.share(left),
+        batch_tokens=_smaller_batch(settings, recipe),
     )
     return FittedRun(recipe.model_copy(update={"training": fitted.settings}), event, limit.end - event.closing_seconds)
 
 
-def fit_probe(run: NewRun, seconds: float, *, validations: int) -> tuple[FittedRun, Speed]:
+def _smaller_batch(settings: TrainingSettings, recipe: Recipe) -> int | None:
+    """Tokens of a batch, if they are fewer than those of the recipe."""
+    return settings.batch_tokens if settings.batch_tokens < recipe.training.batch_tokens else None
+
+
+def fit_probe(run: NewRun, seconds: float, *, validations: int, batch_seconds: float = 0.0) -> tuple[FittedRun, Speed]:
     """The recipe of a run that trains for some seconds, with this many validations at equal intervals; its speed.
 
+    ``batch_seconds``: the time that the recipe will have if it wins, for which its batch is chosen; 0: the recipe's.
     What the first updates take in addition does not count: kernels are compiled when the speed is measured, and how
     long that took says nothing about the network. There is no deadline.
     """
-    settings, speed, _ = measured = _measure_run(run, TimeLimit.from_now(seconds / 60))
+    limit = TimeLimit.from_now(seconds / 60)
+    settings, speed, _ = measured = _measure_run(run, limit, batch_seconds=batch_seconds)
     affordable = PROBE_VALIDATIONS_SHARE * SAFETY * seconds / validations
     sentences = fitting_sentences(speed, affordable, measured.sentences or 0)
     updates = SAFETY * seconds - validations * speed.validation(sentences)
@@ -143,6 +172,7 @@ def fit_probe(run: NewRun, seconds: float, *, validations: int) -> tuple[FittedR
         validations=validations,
         validation_seconds=speed.validation(sentences),
         seconds=steps * speed.step + validations * speed.validation(sentences),
+        batch_tokens=_smaller_batch(settings, run.recipe),
     )
     fitted = settings.model_copy(update=changes if measured.validation is not None else {"steps": steps})
     return FittedRun(run.recipe.model_copy(update={"training": fitted}), event, math.inf), speed

@@ -156,6 +156,8 @@ class ProgressReporter:
             f"fits into {event.minutes:g} min: {steps} ({each} each on {machine(started.device)}){validations}; "
             f"{most} {rounded(event.seconds)}"
         )
+        if event.batch_tokens is not None:
+            self.console.print(f"batches of {event.batch_tokens:,} tokens, smaller than recommended: more updates fit")
         if event.steps < FEW_STEPS * event.recipe_steps:
             whole = rounded(event.step_seconds * event.recipe_steps)
             self.console.print(
