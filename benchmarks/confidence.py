@@ -46,7 +46,7 @@ from weft.evaluation.calibration import calibrate as calibration
 from weft.evaluation.confidence_fitting import auroc, fit_confidence, interpolate, mean_ranks, sigmoid
 from weft.evaluation.pairs import EvaluationItems, find_scorable_items
 from weft.evaluation.sacrebleu_metrics import sacrebleu_metric
-from weft.translation.confidence import TOKEN_FEATURES, feature_matrix
+from weft.translation.confidence import FORMER_FEATURES, TOKEN_FEATURES, feature_matrix
 from weft.translation.precision_target import accepted_counts, design_effect, find_threshold
 from weft.translation.translator import Translator
 
@@ -185,17 +185,21 @@ def observe(run: Translator, items: EvaluationItems, samples: int) -> Observed:
 
 
 def feature_sets(samples: int) -> dict[str, list[int]]:
-    base = list(range(7))
+    count, former = len(TOKEN_FEATURES), len(FORMER_FEATURES)
+    base = list(range(count))
     sets = {
         "log p(y|x) alone": [0],
-        "without the weakest token": base[:6],
+        "without token scores": base[: former - 1],
+        "those of version 2": base[:former],
         "all of confidence.json": base,
-        "with the margin": [*base, 7],
-        "with the gap": [*base, 8],
-        "with attention": [*base, 9, 10],
-        "with all": [*base, 7, 8, 9, 10],
+        "with the margin": [*base, count],
+        "with the gap": [*base, count + 1],
+        "with attention": [*base, count + 2, count + 3],
+        "with all": [*range(count + 4)],
     }
-    return sets | ({"with samples": [*base, 11, 12], "with all and samples": list(range(13))} if samples else {})
+    if samples:
+        sets |= {"with samples": [*base, count + 4, count + 5], "with all and samples": [*range(count + 6)]}
+    return sets
 
 
 def log_loss(confidences: np.ndarray, right: np.ndarray) -> float:

@@ -3,7 +3,7 @@
 For n outputs with features x_i and a_i = 1 if output i is right, else 0:
 
     z_i = b + Σ_f w_f (x_if − m_f) / d_f            m, d: mean and standard deviation of each feature
-    minimize  −Σ_i [t_i log σ(z_i) + (1 − t_i) log(1 − σ(z_i))] + ½ Σ_f w_f²          over w and b, by Newton's method
+    minimize  −Σ_i [t_i log σ(z_i) + (1 − t_i) log(1 − σ(z_i))] + ½ λ Σ_f w_f²        over w and b, by Newton's method
     t_i = (n₁ + 1) / (n₁ + 2) if a_i = 1, else 1 / (n₀ + 2)                           Platt 1999
 
 n₁ outputs are right and n₀ wrong; with the targets t_i the minimum is finite even if all are right. The scores z_i that
@@ -25,8 +25,9 @@ import numpy as np
 
 from weft.errors import DataError
 
-RIDGE = 1.0
-"""The weight of ½ Σ w²."""
+RIDGE = 10.0
+"""λ. 1, 3 and 10 were compared by outputs that nothing was fitted to, mean AUROC of eight small models: fitted to 50 of
+them 0.790, 0.799 and 0.808, to 100 0.807, 0.811 and 0.816, by cross-fitting of all 0.830 each."""
 FOLDS = 5
 MIN_GROUP = 10
 """Outputs of a group, at least: its share of right outputs must mean something."""

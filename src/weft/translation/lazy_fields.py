@@ -32,6 +32,10 @@ class BatchDetails:
     def compute(self, name: str, row: int) -> Any:
         hypotheses = self.hypotheses
         match name:
+            case "confidence":
+                return None if self.confidence is None else self.confidences[row]
+            case "flags":
+                return self._flags[row]
             case "source":
                 return self.sources.text(row) if isinstance(self.sources, Sentences) else self.sources[row].text
             case "ended":
@@ -51,14 +55,10 @@ class BatchDetails:
             case "gap":
                 gap = float(hypotheses.gaps_BN[row, 0])
                 return None if np.isnan(gap) else gap
-            case "confidence":
-                return None if self.confidence is None else self.confidences[row]
             case "flag_rules":
                 return None if self.confidence is None else self.confidence.flag_rules
             case "flags_of_tokens":
                 return self._flags_of_tokens[row]
-            case "flags":
-                return self._flags[row]
             case "attention" | "word_attention" | "trace":
                 return None
             case "links":
