@@ -107,11 +107,10 @@ def longest_output(max_lengths: Sequence[int], device: torch.device) -> int:
 
 
 def history_window(request: SearchRequest) -> int:
-    """The number of latest tokens that the constraints read, and the matches of required terms."""
+    """The number of latest tokens that the constraints read."""
     longest = longest_output(request.max_lengths, request.device)
     windows = [longest if one.window is None else min(one.window, longest) for one in request.constraints]
-    required = [len(phrase) - 1 for row in request.required for variants in row for phrase in variants]
-    return max([*windows, *required], default=0)
+    return max(windows, default=0)
 
 
 class SearchState(NamedTuple):

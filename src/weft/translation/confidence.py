@@ -150,6 +150,9 @@ class ConfidenceModel:
     """A checksum of the weights."""
     models: dict[str, FeatureModel]
     """By the names of `FEATURES`."""
+    design_effect: float = 1.0
+    """How much more the errors of these outputs vary than if each were right or wrong independently, because they come
+    in groups: `weft.translation.precision_target`."""
     source_lengths: tuple[float, ...] = ()
     """Quantiles of the number of source tokens, from the smallest to the largest."""
     flag_rules: FlagRules = NO_RULES
@@ -171,7 +174,7 @@ class ConfidenceModel:
 
         ``model``: "tokens", or "sequence" for outputs without token scores.
         """
-        return find_threshold(self.models[model].accepted, target)
+        return find_threshold(self.models[model].accepted, target, effect=self.design_effect)
 
     def record(self) -> dict[str, Any]:
         """The content of the file."""
@@ -183,6 +186,7 @@ class ConfidenceModel:
             "auroc": self.auroc,
             "search": self.search,
             "weights": self.weights,
+            "design_effect": self.design_effect,
             "source_lengths": list(self.source_lengths),
             "models": {name: model.record(FEATURES[name]) for name, model in self.models.items()},
             "flags": rules_record(self.flag_rules),
@@ -254,6 +258,7 @@ def _model_of(content: Any) -> ConfidenceModel:
         search=_text(content["search"]),
         weights=_text(content["weights"]),
         models={name: _feature_model(content["models"][name], names) for name, names in FEATURES.items()},
+        design_effect=_number(content.get("design_effect", 1.0), 1),  # files of November 2026 may lack it
         source_lengths=tuple(_increasing([_number(value, 0) for value in _items(content["source_lengths"])])),
         flag_rules=read_rules(content["flags"]),
     )
