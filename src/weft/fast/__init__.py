@@ -171,6 +171,13 @@ VERSIONS: tuple[Version, ...] = (
         applies="applies_to_padded",
         test="layers/test_transformer_padded_attention.py",
     ),
+    Version(
+        "attention.attention.Attention.forward",
+        "steps.additive_attention:few_queries",
+        applies="is_few_queries",
+        device="cuda",
+        test="triton/test_additive_attention.py",
+    ),
     Version("models.layers.normalize", "layers.transformer:normalize", device="cuda", applies="applies_to_normalize"),
     Version(
         "models.transformer.TransformerStack.embed",

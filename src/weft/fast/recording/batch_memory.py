@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from weft.fast.recording.buffer_sizes import INITIAL_CAPACITY
+from weft.fast.recording.buffer_sizes import INITIAL_CAPACITY, smaller_size
 from weft.fast.recording.shared_buffers import SLACK
 from weft.fast.searching.fused_beam import MAX_BEAM
 from weft.search.constraints import NoLoops, make_constraints
@@ -81,5 +81,4 @@ def is_gpu(most: int, device: torch.device | str) -> bool:
 
 def recorded_batch(most: int, device: torch.device | str) -> int:
     """The largest number of sentences that buffers have (`weft.fast.recording.buffer_sizes.padded_count`)."""
-    power = 1 << most.bit_length() - 1
-    return power * 3 // 2 if power > 1 and power * 3 // 2 <= most else power
+    return smaller_size(most)

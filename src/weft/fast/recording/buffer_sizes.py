@@ -20,6 +20,8 @@ TAIL_DELAY, TAIL_ROWS = 4, 1024
 """Those for the last sentences of a large batch: there a late step costs more than some that nobody needs."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
 """Sizes in sentences; `few_active` treats batches above, between and below them differently."""
+EVERY_SIZE = False
+"""Whether a large batch moves to the next smaller size as soon as it can, and not when half of it is done."""
 
 
 def padded_count(count: int) -> int:
@@ -28,6 +30,12 @@ def padded_count(count: int) -> int:
     while power < count:
         power *= 2
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
+
+
+def smaller_size(count: int) -> int:
+    """The largest of these numbers that is not above a count."""
+    power = 1 << count.bit_length() - 1
+    return power * 3 // 2 if power > 1 and power * 3 // 2 <= count else power
 
 
 def initial_capacity(rows: int) -> int:
@@ -49,7 +57,7 @@ def few_active(size: int) -> int:
     quarters are; a small one never (0), since its steps take the same time whatever its size.
     """
     if size > LARGE_BATCH:
-        return size // 2
+        return smaller_size(size - 1) if EVERY_SIZE else size // 2
     return size // 4 if size > SMALL_BATCH else 0
 
 

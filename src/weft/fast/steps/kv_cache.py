@@ -61,7 +61,7 @@ class KVCache(NamedTuple):
     def keep_rows(self, rows: Tensor) -> KVCache:
         """Only the given rows, copied to new storage."""
         kept = self.select_rows(rows)
-        layers = tuple(KeysValues(*(part.contiguous() for part in kept._stored(layer))) for layer in self.layers)
+        layers = tuple(map(kept._stored, self.layers))
         return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> KVCache:
@@ -124,8 +124,9 @@ class KVCache(NamedTuple):
 
     def _stored(self, layer: KeysValues) -> KeysValues:
         """A layer's keys and values (R, H, T, D) gathered by ``rows_RT``."""
-        positions_T = torch.arange(self.capacity, device=self.rows_RT.device)
-        return KeysValues(*(part.transpose(1, 2)[self.rows_RT, positions_T].transpose(1, 2) for part in layer))
+        device, heads = self.rows_RT.device, layer.keys.shape[1]
+        heads_H1, positions_T = torch.arange(heads, device=device)[:, None], torch.arange(self.capacity, device=device)
+        return KeysValues(*(part[self.rows_RT[:, None], heads_H1, positions_T] for part in layer))
 
 
 def attention_output(queries_RHD: Tensor, source: StepKeysValues, normalize: Normalizer = softmax) -> Tensor:
