@@ -25,7 +25,7 @@ from weft.pairs.time_limit.budget import (
     MAX_LENGTHENING,
     MIN_SENTENCES,
     SAFETY,
-    SHORTEST,
+    SHORTEST_OBSERVED,
     VALIDATION_SHARE,
     fit_warmup,
     whole_intervals,
@@ -263,7 +263,7 @@ class PlannedTraining:
         left = self._end(deadline) - now - divided * closing_validations * pace.validation
         most_steps = event.recipe_steps if divided else int(self.lengthening * event.recipe_steps)
         settings = revise_settings(training, step, pace, left, most_steps=most_steps)
-        if divided and settings is not None and settings.steps < SHORTEST * event.recipe_steps:
+        if divided and settings is not None and settings.steps < SHORTEST_OBSERVED * event.recipe_steps:
             event = replace(event, share_seconds=None)
             self.fitted = self.fitted._replace(event=event)
             alone = training.model_copy(update={"patience": 0})
