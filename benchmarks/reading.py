@@ -33,6 +33,10 @@ import weft
 SETTINGS: dict[str, dict[str, list[str]]] = {
     "formulas": {
         "recipe": [],
+        "larger batches": [
+            *("training.batch_tokens=3200000", "training.learning_rate=0.0008", "training.steps=11000"),
+            *("training.warmup=1000", "training.validate_every=500"),
+        ],
         "weaker dropout": ["model.dropout=0.2"],
         "coverage": [
             *("model.decoder.kind=gru", "model.decoder.layers=1", "model.attention.score=additive"),

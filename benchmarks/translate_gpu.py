@@ -10,7 +10,7 @@
 The file is translated three times: a first pass captures CUDA graphs and fills the cache of words, and the faster of
 the other two is counted (`Translator.translate_lines`; `weft translate FILE` does the same). By ids: the same windows,
 already tokenized, without postprocessing. The latency is that of `translate` for one source of eight tokens. Graphs,
-their memory and that of PyTorch are freed before each setting; ``kept GiB``: what the buffers of all graphs take. With
+their memory and that of PyTorch are freed before each setting; ``kept GiB``: what buffers and records take. With
 ``--hypotheses``, batches have so many whatever memory they are estimated to take; ``--memory`` limits what is kept.
 """
 
@@ -114,7 +114,8 @@ def measure(run: Translator, lines: list[str], search: dict[str, Any], given: ar
         "reserved GiB": torch.cuda.max_memory_reserved() / 2**30,
     }  # fmt: skip
     if loop is not None:
-        record |= {"graphs": len(loop.graphs), "kept GiB": sum(map(loop.size, loop.graphs.values())) / 2**30}
+        kept = loop.buffers.bytes + sum(map(loop.size, loop.graphs.values()))
+        record |= {"graphs": len(loop.graphs), "kept GiB": kept / 2**30}
     if not given.quick:
         p50, p99 = latency(run, lines, search, 300)
         record |= {"p50 ms": p50, "p99 ms": p99, "GPU busy": busy(run, lines, search, table=given.profile)}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.errors import DataError, SearchError, WeftWarning
+from weft.errors import DataError, SearchError
 from weft.evaluation.calibrate import (
     Criterion,
     calibrate,
@@ -19,8 +19,8 @@ from weft.evaluation.calibrate import (
     criterion_named,
     parse_criterion,
     sentence_chrf,
+    source_groups,
     translate_with_token_scores,
-    warn_of_groups,
 )
 from weft.evaluation.pairs import EvaluationItems
 from weft.recipe import Recipe
@@ -139,10 +139,20 @@ class TestCalibrate:
         assert calls == [False, True] and all(np.isfinite(one.token_scores).all() for one in outputs)
 
 
-def test_sources_in_groups_are_warned_of(recwarn: pytest.WarningsRecorder) -> None:
-    """The forms of few lemmas are right or wrong together."""
-    warn_of_groups([f"{lemma}\t{form}" for lemma in "abc" for form in range(3)])
-    warn_of_groups(["a"] * 8)  # of one column
-    assert not recwarn
-    with pytest.warns(WeftWarning, match="the 8 validation sources have only 2 different first columns"):
-        warn_of_groups([f"{lemma}\t{form}" for lemma in "ab" for form in range(4)])
+class TestGroups:
+    def test_sources_with_the_same_first_column(self) -> None:
+        sources = [f"{lemma}\t{form}" for form in range(3) for lemma in range(20)]
+        assert source_groups(sources).tolist() == [*range(20)] * 3
+        assert source_groups(["a", "b", "a", *map(str, range(20))]).tolist() == [0, 1, 0, *range(2, 22)]
+
+    def test_a_first_column_of_few_values_is_a_kind(self) -> None:
+        sources = [f"{kind}\t{number}" for kind in "abc" for number in range(10)]
+        assert source_groups(sources).tolist() == [*range(30)]
+
+    def test_a_run_whose_outputs_come_in_groups(self, folder: Path) -> None:
+        """Each source three times: an output that is wrong is wrong three times."""
+        model = calibrate(load(folder), [(text, text.replace("d", "x")) for text, _ in PAIRS] * 3, right="exact")
+        assert 0 < model.accuracy < 1 and model.design_effect == pytest.approx(3.0, abs=0.2)
+        assert load(folder).confidence is not None and json.loads((folder / "confidence.json").read_text("utf-8"))[
+            "design_effect"
+        ] == pytest.approx(model.design_effect, abs=1e-5)

@@ -44,15 +44,12 @@ def test_banks_are_those_of_the_definition(terms: list[list[list[int]]], tokens:
     request = SearchRequest(memory=None, max_lengths=[9], begin=BEGIN, end=END, required=[terms])
     required = RequiredTerms.of(request)
     progress = map_tree(lambda leaf: leaf.flatten(0, 1), required.start(1))
-    history = [-1] * 3
     for length, token in enumerate(tokens, start=1):
-        matches = required.matches(torch.tensor([history]), progress)
-        wanted = [one for one in matches.next_tokens()[0].tolist() if one >= 0]
-        assert bool(wanted) == bool(matches.missing_RC.any())
-        after = matches.advance(torch.tensor([[token]]))
-        progress = map_tree(lambda leaf: leaf.flatten(0, 1), after.of(torch.tensor([[0]]), 1))
-        history = [*history[1:], token]
-        assert int(progress.met_R) == literal_met(tokens[:length], terms)
+        wanted = [one for part in required.next_tokens(progress) for one in part[0].tolist() if one >= 0]
+        assert bool(wanted) == bool(progress.is_missing_R) == bool((progress.occurred_RC < required.times_BC).any())
+        [[met]] = required.banks(progress, torch.tensor([[token]])).tolist()
+        progress = required.take(progress, torch.tensor([token]))
+        assert met == literal_met(tokens[:length], terms)
 
 
 # Errors

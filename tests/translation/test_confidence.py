@@ -21,6 +21,7 @@ from weft.text.id_rows import IdRows, Sentences
 from weft.translation.confidence import (
     FEATURES,
     FILE_NAME,
+    FORMER_FEATURES,
     TOKEN_FEATURES,
     ConfidenceModel,
     batch_features,
@@ -75,6 +76,10 @@ class TestFeatures:
                 "unknown_tokens": math.log(1 + 2),
                 "cut_off": 0.0,
                 "weakest_token": math.log(1 + 1.5),
+                "second_weakest_token": math.log(1 + 0.75),
+                "weakest_doubt": math.log(1 - math.exp(-1.5)),
+                "first_token": math.log(1 + 0.5),
+                "last_token": math.log(1 + 0.25),
             }
         )
 
@@ -84,7 +89,12 @@ class TestFeatures:
 
     def test_without_token_scores_and_of_probability_zero(self) -> None:
         values = output_features(output(token_scores=[], log_probability=-math.inf))
-        assert math.isnan(values[-1]) and all(map(math.isfinite, values[:-1]))
+        assert all(map(math.isnan, values[6:])) and all(map(math.isfinite, values[:6]))
+
+    def test_one_token_and_tokens_that_are_certain(self) -> None:
+        values = dict(zip(TOKEN_FEATURES, output_features(output(token_scores=[0.0])), strict=True))
+        assert [values[name] for name in ("weakest_token", "second_weakest_token", "first_token")] == [0.0] * 3
+        assert values["weakest_doubt"] == pytest.approx(math.log(1e-6))
 
     def test_a_batch_has_those_of_its_outputs(self, copier: Translator) -> None:
         request = copier.pipeline.tokenize(copier.request([*SOURCES, "zz", "a zz b"]))
@@ -144,7 +154,7 @@ class TestFile:
         model = read_confidence(calibrated)
         assert model is not None and model.outputs == len(SOURCES) and model.right == "exact match"
         content = json.loads((calibrated / FILE_NAME).read_text("utf-8"))
-        assert content["version"] == 2 and set(content["models"]["tokens"]["features"]) == set(FEATURES["tokens"])
+        assert content["version"] == 3 and set(content["models"]["tokens"]["features"]) == set(FEATURES["tokens"])
         lines = (calibrated / FILE_NAME).read_text("utf-8").splitlines()
         assert all(len(line) < 200 for line in lines if '"neighbors"' not in line)
 
@@ -209,10 +219,29 @@ class TestFile:
         message = "confidence.json: version 1, of an earlier weft; calibrate the run again: weft calibrate"
         assert str(refused.value) == f"{tmp_path}/{message} {tmp_path}"
 
+    def test_a_file_of_version_2_is_read(self, calibrated: Path, tmp_path: Path) -> None:
+        """It has fewer features and no design effect."""
+        folder = tmp_path / "run"
+        shutil.copytree(calibrated, folder)
+        content = json.loads((folder / FILE_NAME).read_text("utf-8"))
+        features = content["models"]["tokens"]["features"]
+        former = {name: features[name] for name in FORMER_FEATURES}
+        content = {**changed(content, "features", former), "version": 2}
+        del content["design_effect"]
+        (folder / FILE_NAME).write_text(json.dumps(content), "utf-8")
+        model = read_confidence(folder)
+        assert model is not None and model.design_effect == 1 and model.record()["version"] == 2
+        assert set(model.record()["models"]["tokens"]["features"]) == set(FORMER_FEATURES)
+        outputs = load(folder).translate(SOURCES, return_attention=False)
+        assert [one.confidence for one in outputs] == pytest.approx([model.of_output(one) for one in outputs], abs=1e-4)
+        (folder / FILE_NAME).write_text(json.dumps({**content, "version": 3}), "utf-8")
+        with pytest.raises(CheckpointError, match=r"damaged \(expected the features"):
+            read_confidence(folder)
+
     def test_a_newer_version(self, tmp_path: Path) -> None:
         (tmp_path / FILE_NAME).write_text('{"version": 7}', "utf-8")
         with pytest.raises(
-            CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 2: update weft, or"
+            CheckpointError, match=r"confidence\.json: version 7; this weft reads up to 3: update weft, or"
         ):
             read_confidence(tmp_path)
 

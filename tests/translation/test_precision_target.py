@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import confidence as oracle
-from weft.translation.precision_target import AcceptedOutputs, accepted_counts, binomial_tail, find_threshold
+from weft.translation.precision_target import (
+    AcceptedOutputs,
+    accepted_counts,
+    binomial_tail,
+    design_effect,
+    find_threshold,
+)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.floats(0.001, 0.999))
@@ -74,3 +81,37 @@ class TestThreshold:
             "precision target 0.95: outputs with a confidence of at least 0.750 are accepted; expect 50% of them "
             "(99.8% of these are right on validation data)"
         )
+
+
+class TestGroups:
+    def test_the_definition(self) -> None:
+        """Three groups with 2, 1 and 0 errors among 2, 3 and 1 outputs."""
+        right = np.array([False, False, True, False, True, True])
+        squares = (2 - 0.5 * 2) ** 2 + (1 - 0.5 * 3) ** 2 + (0 - 0.5 * 1) ** 2
+        assert design_effect(right, np.array([7, 7, 3, 3, 3, 5])) == pytest.approx(max(1, 1.5 * squares / (6 * 0.25)))
+
+    def test_groups_that_are_right_or_wrong_as_a_whole_count_as_one_output_each(self) -> None:
+        generator = np.random.default_rng(1)
+        groups = np.repeat(np.arange(2000), 5)
+        assert design_effect((generator.random(2000) < 0.8)[groups], groups) == pytest.approx(5, rel=0.1)
+        assert design_effect(generator.random(10_000) < 0.8, groups) == pytest.approx(1, abs=0.1)
+
+    def test_outputs_that_are_all_right_one_group_and_groups_of_one(self) -> None:
+        right = np.array([True, False, True, True])
+        assert design_effect(np.ones(4, bool), np.array([0, 0, 1, 1])) == 1
+        assert design_effect(right, np.zeros(4)) == 1 and design_effect(right, np.arange(4)) == 1
+
+    def test_the_target_is_kept_in_nine_of_ten_cases(self) -> None:
+        """Groups of ten outputs, each wrong as a whole with the probability that its confidence says; true precision
+        and coverage as above."""
+        kept: dict[str, list[bool]] = {"independent": [], "in groups": []}
+        for seed in range(60):
+            groups = np.repeat(np.arange(200), 10)
+            confidences, right = (np.array(values)[groups] for values in outcomes(random.Random(seed), 200))
+            counts = accepted_counts(confidences.tolist(), right.tolist())
+            effects = {"independent": 1.0, "in groups": design_effect(right, groups)}
+            for name, effect in effects.items():
+                threshold = find_threshold(counts, 0.92, effect=effect)
+                if threshold is not None:
+                    kept[name].append((1 + threshold.confidence) / 2 >= 0.92)
+        assert len(kept["in groups"]) >= 10 and np.mean(kept["in groups"]) >= 0.85 > np.mean(kept["independent"])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from weft.attention.normalizers import Normalizer, softmax
 from weft.attention.scores import HiddenLayerScore, Score
 from weft.ragged import Ragged, additive_mask
+from weft.runtime.replaceable import replaceable
 
 if TYPE_CHECKING:
     from weft.attention.alignment_history import AlignmentHistory, HistoryFeatures
@@ -94,6 +95,7 @@ class Attention(nn.Module):
 
         return AlignmentHistory.start(keys.mask_BS)
 
+    @replaceable
     def forward(
         self, queries_BTD: Tensor, keys: ProjectedKeys, history: AlignmentHistory | None = None
     ) -> tuple[Tensor, Tensor]:

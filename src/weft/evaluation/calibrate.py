@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.data.preparation import has_corpus
-from weft.errors import DataError, SearchError, warn
+from weft.errors import DataError, SearchError
 from weft.evaluation.comparison import matches_of
 from weft.evaluation.confidence_fitting import MIN_OUTPUTS, FittedConfidence, auroc, fit_confidence
 from weft.evaluation.evaluate import loaded_run, run_signature
@@ -29,14 +29,14 @@ from weft.evaluation.sacrebleu_metrics import sacrebleu_metric
 from weft.evaluation.summary import judged_by
 from weft.recipe import Recipe
 from weft.translation.confidence import FEATURES, ConfidenceModel, FeatureModel, feature_matrix, weights_checksum
-from weft.translation.precision_target import accepted_counts
+from weft.translation.precision_target import accepted_counts, design_effect
 from weft.translation.results import Translation
 from weft.translation.translator import Translator
 
 LIMIT = 2_000
 """Validation pairs that are translated, at most: of more, a random sample."""
-GROUP_SIZE = 4
-"""Sources with the same first column, on average, from which on there is a warning."""
+MIN_GROUPS = 20
+"""Different first columns, at least, that make groups of sources."""
 CHRF = 50.0
 GRADED = ("bleu", "bleu_lowercase", "bleu_tokenized", "chrf", "ter", "rouge_l", "rouge_1", "rouge_2", "rouge_l_f1")
 """Metrics of outputs that are better or worse rather than right or wrong."""
@@ -136,12 +136,12 @@ def calibrate(
     items = _shuffled(given.items, LIMIT if limit is None else limit)
     if len(items.sources) < MIN_OUTPUTS:
         raise DataError(f"confidence: {len(items.sources)} pairs were given; it is fitted to at least {MIN_OUTPUTS}")
-    warn_of_groups(items.sources)
     translations = translate_with_token_scores(run, items.sources, search)
     outputs = [translation.text for translation in translations]
     criterion = choose_criterion(run.recipe, right, outputs, items)
     signature = run_signature(run, run.search_settings(search))
-    model = fit(translations, criterion.right(outputs, items), name=criterion.name, search=signature)
+    groups_N = source_groups(items.sources)
+    model = fit(translations, criterion.right(outputs, items), groups_N, name=criterion.name, search=signature)
     model = replace(model, flag_rules=learn_flag_rules(run, items, translations))
     if run.calibrated_folder is not None:
         model = replace(model, weights=weights_checksum(run.calibrated_folder))
@@ -150,15 +150,15 @@ def calibrate(
     return model
 
 
-def warn_of_groups(sources: Sequence[str]) -> None:
-    """A warning if sources of several columns come in groups, such as the forms of a lemma: the bounds of precision
-    targets count every output, as if it were right or wrong independently of the others."""
-    groups = {source.partition("\t")[0] for source in sources}
-    if GROUP_SIZE * len(groups) <= len(sources) and any("\t" in source for source in sources):
-        warn(
-            f"the {len(sources):,} validation sources have only {len(groups):,} different first columns; outputs of "
-            "one are right or wrong together, so --precision-target promises too much for new ones: leave room"
-        )
+def source_groups(sources: Sequence[str]) -> np.ndarray:
+    """The number of the group of each source, in the order in which groups occur: those with the same first column,
+    such as the forms of a lemma. Their outputs are right or wrong together.
+
+    A first column with fewer than `MIN_GROUPS` values is a kind of source, all of which new data have, too.
+    """
+    numbers: dict[str, int] = {}
+    groups_N = np.array([numbers.setdefault(source.partition("\t")[0], len(numbers)) for source in sources])
+    return groups_N if len(numbers) >= MIN_GROUPS else np.arange(len(sources))
 
 
 def _shuffled(items: EvaluationItems, limit: int) -> EvaluationItems:
@@ -175,10 +175,20 @@ def translate_with_token_scores(run: Translator, sources: Sequence[str], search:
     return translations
 
 
-def fit(translations: Sequence[Translation], right: np.ndarray, *, name: str, search: str = "") -> ConfidenceModel:
-    """The confidence of outputs that are known to be right or wrong; ``name``: what right means."""
+def fit(
+    translations: Sequence[Translation],
+    right: np.ndarray,
+    groups_N: np.ndarray | None = None,
+    *,
+    name: str,
+    search: str = "",
+) -> ConfidenceModel:
+    """The confidence of outputs that are known to be right or wrong; ``name``: what right means.
+
+    ``groups_N``: see `source_groups`; None: no two outputs are of the same group.
+    """
     features_NF = np.nan_to_num(feature_matrix(translations))
-    fitted = {model: fit_confidence(features_NF[:, : len(names)], right) for model, names in FEATURES.items()}
+    fitted = {model: fit_confidence(features_NF[:, : len(names)], right, groups_N) for model, names in FEATURES.items()}
     lengths = [len(translation.source_tokens) for translation in translations]
     return ConfidenceModel(
         right=name,
@@ -188,6 +198,7 @@ def fit(translations: Sequence[Translation], right: np.ndarray, *, name: str, se
         search=search,
         weights="",
         models={model: _feature_model(one, right) for model, one in fitted.items()},
+        design_effect=1.0 if groups_N is None else design_effect(right, groups_N),
         source_lengths=tuple(np.quantile(lengths, np.linspace(0, 1, QUANTILES + 1)).tolist()),
     )
 

@@ -3,11 +3,12 @@
 For n outputs with features x_i and a_i = 1 if output i is right, else 0:
 
     z_i = b + Σ_f w_f (x_if − m_f) / d_f            m, d: mean and standard deviation of each feature
-    minimize  −Σ_i [t_i log σ(z_i) + (1 − t_i) log(1 − σ(z_i))] + ½ Σ_f w_f²          over w and b, by Newton's method
+    minimize  −Σ_i [t_i log σ(z_i) + (1 − t_i) log(1 − σ(z_i))] + ½ λ Σ_f w_f²        over w and b, by Newton's method
     t_i = (n₁ + 1) / (n₁ + 2) if a_i = 1, else 1 / (n₀ + 2)                           Platt 1999
 
 n₁ outputs are right and n₀ wrong; with the targets t_i the minimum is finite even if all are right. The scores z_i that
-the rest is computed from are those of outputs that the weights were not fitted to (cross-fitting with `FOLDS` folds):
+the rest is computed from are those of outputs that the weights were not fitted to (cross-fitting with `FOLDS` folds;
+outputs of a group, such as the forms of a lemma, are in the same fold):
 the outputs are sorted by z_i into groups of equal size, each with the mean of its scores and the share that is right,
 where each counts a few more outputs, right as often as the scores say; the shares are made non-decreasing (isotonic
 regression by pooling adjacent violators, Ayer et al. 1955). Between two groups the confidence is interpolated linearly.
@@ -24,8 +25,9 @@ import numpy as np
 
 from weft.errors import DataError
 
-RIDGE = 1.0
-"""The weight of ½ Σ w²."""
+RIDGE = 10.0
+"""λ. 1, 3 and 10 were compared by outputs that nothing was fitted to, mean AUROC of eight small models: fitted to 50 of
+them 0.790, 0.799 and 0.808, to 100 0.807, 0.811 and 0.816, by cross-fitting of all 0.830 each."""
 FOLDS = 5
 MIN_GROUP = 10
 """Outputs of a group, at least: its share of right outputs must mean something."""
@@ -68,14 +70,21 @@ class FittedConfidence(NamedTuple):
         return interpolate(self.curve, self.scores_N)
 
 
-def fit_confidence(features_NF: np.ndarray, right_N: np.ndarray) -> FittedConfidence:
-    """Fit a confidence to outputs in random order; at least `MIN_OUTPUTS`."""
+def fit_confidence(
+    features_NF: np.ndarray, right_N: np.ndarray, groups_N: np.ndarray | None = None
+) -> FittedConfidence:
+    """Fit a confidence to outputs in random order; at least `MIN_OUTPUTS`.
+
+    ``groups_N``: the number of the group of each output, from 0, in random order, at least `FOLDS`; None: each output
+    is its own.
+    """
     if len(features_NF) != len(right_N) or len(right_N) < MIN_OUTPUTS:
         counts = f"{len(features_NF)} outputs and {len(right_N)} outcomes"
         raise DataError(f"confidence: {counts}; expected as many of both, at least {MIN_OUTPUTS}")
     scores_N = np.empty(len(right_N))
+    folds_N = (np.arange(len(right_N)) if groups_N is None else groups_N) % FOLDS
     for fold in range(FOLDS):
-        held_out = np.arange(len(right_N)) % FOLDS == fold
+        held_out = folds_N == fold
         scores_N[held_out] = fit_logistic(features_NF[~held_out], right_N[~held_out]).scores(features_NF[held_out])
     return FittedConfidence(fit_logistic(features_NF, right_N), fit_curve(scores_N, right_N), scores_N)
 

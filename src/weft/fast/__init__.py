@@ -99,6 +99,18 @@ VERSIONS: tuple[Version, ...] = (
         device="cuda",
     ),
     Version(
+        "translation.engines.batch_sizes.sentence_bytes",
+        "recording.batch_memory:recorded_bytes",
+        applies="is_on_gpu",
+        device="cuda",
+    ),
+    Version(
+        "translation.engines.batch_sizes.fitting_batch",
+        "recording.batch_memory:recorded_batch",
+        applies="is_gpu",
+        device="cuda",
+    ),
+    Version(
         "runtime.devices.start_device",
         "recording.compilation:prepare_compiler",
         applies="is_compiled_for",
@@ -158,6 +170,13 @@ VERSIONS: tuple[Version, ...] = (
         "layers.transformer:attend_padded",
         applies="applies_to_padded",
         test="layers/test_transformer_padded_attention.py",
+    ),
+    Version(
+        "attention.attention.Attention.forward",
+        "steps.additive_attention:few_queries",
+        applies="is_few_queries",
+        device="cuda",
+        test="triton/test_additive_attention.py",
     ),
     Version("models.layers.normalize", "layers.transformer:normalize", device="cuda", applies="applies_to_normalize"),
     Version(

@@ -37,8 +37,8 @@ from weft.search.beam import BeamState, BeamStep, Chosen
 from weft.search.constraints import constrained_scores, forbid, top_k
 from weft.search.interface import FORBIDDEN
 from weft.search.loop import SearchState
-from weft.search.required import TermMatches, TermProgress
-from weft.tree import map_tree
+from weft.search.required import RequiredTerms, TermProgress
+from weft.tree import map_tree, select
 
 
 class Candidates(NamedTuple):
@@ -61,18 +61,22 @@ def choose_by_bank(step: BeamStep, logits_RV: Tensor, state: SearchState) -> tup
     assert terms is not None
     sentences, size = beam.totals_BK.shape
     progress: TermProgress = map_tree(lambda leaf: leaf.flatten(0, 1), beam.progress)
-    matches = terms.repeat(size).matches(history_of(state), progress)
-    tokens_RX, scores_RX, totals_RX = _extensions(step, logits_RV, state, matches)
-    after = matches.advance(tokens_RX)
+    terms_R = terms.repeat(size)
+    tokens_RX, scores_RX, totals_RX = _extensions(step, logits_RV, state, terms_R, progress)
+    met_RX = terms_R.banks(progress, tokens_RX)
     scores_BN, order_BN = scores_RX.view(sentences, -1).sort(dim=1, descending=True, stable=True)
     parents_N = torch.arange(size, device=order_BN.device).repeat_interleave(tokens_RX.shape[1])
-    banks_RX = after.met_RX.clamp(max=terms.most)
+    banks_RX = met_RX.clamp(max=terms.most)
     tokens_BN, totals_BN, banks_BN = (
         values_RX.view(sentences, -1).gather(1, order_BN) for values_RX in (tokens_RX, totals_RX, banks_RX)
     )
     candidates = Candidates(tokens_BN, scores_BN, totals_BN, parents_N[order_BN], banks_BN)
     chosen, indices_BK = deal(candidates, size, banks=terms.most + 1, end=step.end)
-    return chosen, after.of(order_BN.gather(1, indices_BK), sentences)
+    met_BK = met_RX.view(sentences, -1).gather(1, order_BN.gather(1, indices_BK))
+    first_B1 = torch.arange(0, sentences * size, size, device=order_BN.device)[:, None]
+    progress = select(progress, (first_B1 + chosen.parents_BK).flatten())
+    progress = terms_R.take(progress, chosen.tokens_BK.flatten())._replace(met_R=met_BK.flatten())
+    return chosen, map_tree(lambda leaf: leaf.unflatten(0, (sentences, size)), progress)
 
 
 def deal(candidates: Candidates, size: int, *, banks: int, end: int) -> tuple[Chosen, Tensor]:
@@ -104,31 +108,25 @@ def deal(candidates: Candidates, size: int, *, banks: int, end: int) -> tuple[Ch
 
 
 def _extensions(
-    step: BeamStep, logits_RV: Tensor, state: SearchState, matches: TermMatches
+    step: BeamStep, logits_RV: Tensor, state: SearchState, terms_R: RequiredTerms, progress: TermProgress
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The tokens, scores and log p (R, X) of what begins or continues a missing term of each hypothesis, and of the
     best other extensions. The logits are overwritten."""
     beam: BeamState = state.extra
-    missing_R = matches.missing_RC.any(1)
     log_probs_RV, scores_RV, sums_R1 = constrained_scores(logits_RV, state, step.constraints, step.end)
-    next_RX = matches.next_tokens()
+    next_RX = torch.cat(terms_R.next_tokens(progress), 1)
     required_RX, exists_RX = next_RX.clamp(min=0), next_RX >= 0
     again_RX = ((next_RX[:, :, None] == next_RX[:, None]) & exists_RX[:, None]).tril(-1).any(2)
     required_scores_RX = scores_RV.gather(1, required_RX).masked_fill(again_RX | ~exists_RX, FORBIDDEN)
     required_log_probs_RX = log_probs_RV.gather(1, required_RX)
     scores_RV = forbid(scores_RV, required_RX, exists_RX, in_place=True)
-    scores_RV[:, step.end].masked_fill_(missing_R, FORBIDDEN)
+    scores_RV[:, step.end].masked_fill_(progress.is_missing_R, FORBIDDEN)
     # Those of a hypothesis have the same bank, or nearly all: at most as many stay as a bank may have, and one ends
     best_scores_RX, best_RX = top_k(scores_RV, step.options.size + 1)
     scores_RX = torch.cat((required_scores_RX, best_scores_RX), 1) - sums_R1
     log_probs_RX = torch.cat((required_log_probs_RX, log_probs_RV.gather(1, best_RX)), 1) - sums_R1
     totals_RX = log_probs_RX + beam.totals_BK.view(-1, 1)
     return torch.cat((required_RX, best_RX), 1), scores_RX + beam.scores_BK.view(-1, 1), totals_RX
-
-
-def history_of(state: SearchState) -> Tensor:
-    """The latest tokens of each hypothesis, (R, W)."""
-    return state.tokens_R.new_zeros(len(state.tokens_R), 0) if state.history_RW is None else state.history_RW
 
 
 def _ranks(banks_BN: Tensor, counted_BN: Tensor, banks: int) -> Tensor:

@@ -35,7 +35,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weft.search.constrained_beam import history_of
 from weft.search.constraints import constrained_scores, first_largest
 from weft.search.interface import FORBIDDEN, Hypothesis, SearchRequest, StepModel
 from weft.search.loop import SearchInputs, SearchState, StepLoop, StepRecords, history_window, steps_for
@@ -148,13 +147,11 @@ class TermPathStep(PathStep):
         terms = state.limits.required
         assert terms is not None
         progress: TermProgress = map_tree(lambda leaf: leaf.flatten(0, 1), paths.progress)
-        matches = terms.matches(history_of(state), progress)
         log_probs_RV, scores_RV, sums_R1 = constrained_scores(logits_RV, state, self.constraints, self.end)
-        best_R1, next_RX = first_largest(scores_RV), matches.next_tokens()
-        best_scores_R1 = scores_RV.gather(1, best_R1).float()
-        margins_RX = scores_RV.gather(1, next_RX.clamp(min=0)).float() - best_scores_R1
-        margins_RX = margins_RX.masked_fill((next_RX < 0) | best_scores_R1.isneginf(), FORBIDDEN)
-        begin_RX, continue_RX = next_RX.chunk(2, 1)
+        best_R1 = first_largest(scores_RV)
+        begin_RX, continue_RX = terms.next_tokens(progress)
+        candidates_RX = torch.cat((best_R1, begin_RX, continue_RX), 1)
+        best_scores_R1, margins_RX = _margins(scores_RV, candidates_RX)
         begin_margins_RX, continue_margins_RX = margins_RX.chunk(2, 1)
         begin_margin_R1, begin_R1 = begin_margins_RX.max(1, keepdim=True)
         continue_margin_R1, continue_R1 = continue_margins_RX.max(1, keepdim=True)
@@ -164,18 +161,25 @@ class TermPathStep(PathStep):
         insists_R1 = paths.insists_BK & ~continue_margin_R1.isneginf()
         continues_R1 = insists_R1 | (continue_margin_R1 >= least_R1)
         begins_R1 = ~is_within_R1 & (begin_margin_R1 >= least_R1)
-        tokens_R1 = torch.where(begins_R1, begin_RX.gather(1, begin_R1), best_R1)
-        tokens_R1 = torch.where(continues_R1, continue_RX.gather(1, continue_R1), tokens_R1)
+        chosen_R1 = (1 + begin_R1) * begins_R1
+        chosen_R1 = torch.where(continues_R1, 1 + begin_RX.shape[1] + continue_R1, chosen_R1)
+        tokens_R1 = candidates_RX.gather(1, chosen_R1)
         insists_R1 = (continues_R1 & insists_R1) | ((continues_R1 | begins_R1) & (tokens_R1 != best_R1))
         scores_R1 = scores_RV.gather(1, tokens_R1)
         log_probs_R1 = (log_probs_RV.gather(1, tokens_R1) - sums_R1).masked_fill(scores_R1.isneginf(), FORBIDDEN)
         chosen = tokens_R1[:, 0], log_probs_R1[:, 0], None if log_probs_RV is scores_RV else scores_R1[:, 0], None
         after, record = self.extended(state, chosen, model_state, attention_RS)
-        only_first_B1 = torch.zeros_like(paths.active_BK, dtype=torch.int64)
-        progress = matches.advance(tokens_R1).of(only_first_B1, len(tokens_R1))
+        progress = map_tree(lambda leaf: leaf[:, None], terms.take(progress, tokens_R1[:, 0]))
         margins_BC, variants_BC = begin_margins_RX.unflatten(1, terms.lengths_BCA.shape[1:]).max(2)
         after = after._replace(extra=TermPathState(after.extra.active_BK, insists_R1, progress))
         return after, TermPathRecord(*record[:5], None, margins_BC, variants_BC)
+
+
+def _margins(scores_RV: Tensor, tokens_RX: Tensor) -> tuple[Tensor, Tensor]:
+    """(R, 1) the score of the first of several tokens, and how much more the others have; −∞ for `NOTHING`."""
+    scores_RX = scores_RV.gather(1, tokens_RX.clamp(min=0)).float()
+    first_R1, margins_RX = scores_RX[:, :1], scores_RX[:, 1:] - scores_RX[:, :1]
+    return first_R1, margins_RX.masked_fill((tokens_RX[:, 1:] < 0) | first_R1.isneginf(), FORBIDDEN)
 
 
 class _Steps(NamedTuple):

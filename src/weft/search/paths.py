@@ -109,7 +109,8 @@ def path_arrays(
     log_probs = np.where(active, log_probs.astype(np.float64), 0.0)
     last_BK = np.take_along_axis(tokens, np.maximum(lengths_BK - 1, 0)[None], 0)[0]
     by_end_BK = (lengths_BK > 0) & (last_BK == request.end)
-    at_limit_BK = lengths_BK == np.array(request.max_lengths)[:, None]
+    max_lengths = request.max_lengths  # the results must not keep the request, and with it the encoder output
+    at_limit_BK = lengths_BK == np.array(max_lengths)[:, None]
     totals_BK = np.cumsum(log_probs, 0)[-1]
     compared_BK = np.where(active, scores[0].astype(np.float64), 0.0).sum(0) if scores else totals_BK
     scores_BK = compared_BK / penalties(ranking, lengths_BK.ravel()).reshape(lengths_BK.shape)
@@ -117,7 +118,7 @@ def path_arrays(
     def find_gaps() -> np.ndarray:
         gaps_BK = np.full(lengths_BK.shape, np.nan)
         if with_gap:
-            bounds_B = greedy_bounds(log_probs[:, :, 0], lengths_BK[:, 0], ranking, request.max_lengths)
+            bounds_B = greedy_bounds(log_probs[:, :, 0], lengths_BK[:, 0], ranking, max_lengths)
             gaps_BK[by_end_BK] = gaps(bounds_B[:, None][by_end_BK], scores_BK[by_end_BK])
         return gaps_BK
 

@@ -7,14 +7,16 @@ it low. After training, `weft.evaluation.calibrate` translates validation pairs 
 (`weft.evaluation.confidence_fitting`) to the outputs that were right and wrong. Its features, with log p(y|x) the sum
 of the token scores log p(y_t | y_<t, x), T their number and S the number of source tokens:
 
-    log_probability   log(1 − log p(y|x))             tokens          log(1 + T)
-    mean_token        log(1 − log p(y|x) / T)         length_ratio    log((1 + T) / (1 + S))
-    weakest_token     log(1 − min_t log p(y_t | …))   unknown_tokens  log(1 + unknown tokens of source and output)
-                                                      cut_off         1 if the output did not end by itself, else 0
+    log_probability   log(1 − log p(y|x))             tokens                log(1 + T)
+    mean_token        log(1 − log p(y|x) / T)         length_ratio          log((1 + T) / (1 + S))
+    weakest_token     log(1 − min_t log p(y_t | …))   unknown_tokens        log(1 + unknown tokens of source and output)
+    first_token       log(1 − log p(y_1 | …))         cut_off               1 if it did not end by itself, else 0
+    last_token        log(1 − log p(y_T | …))         second_weakest_token  as weakest_token, of the others; else 0
+    weakest_doubt     log(1 − min_t p(y_t | …)), but at least log ε
 
-Engines that return no token scores have no weakest token, so the file has two models: ``tokens`` and ``sequence``. The
-margin to the next hypothesis, the optimality gap and the attention are not among the features: they take time, and
-benchmarks/confidence.py shows how little they add.
+Engines that return no token scores have only those that need none, so the file has two models: ``tokens`` and
+``sequence``. The margin to the next hypothesis, the optimality gap and the attention are not among the features: they
+take time, and benchmarks/confidence.py and docs/confidence.md show how little they add.
 
 The file, confidence.json, is JSON with a version, and readable: what counts as right, the weights of the features, the
 curve from scores to probabilities, and how many outputs had at least some confidence. It belongs to certain weights and
@@ -46,11 +48,20 @@ if TYPE_CHECKING:
     from weft.translation.results import Translation
 
 FILE_NAME = "confidence.json"
-VERSION = 2
+VERSION = 3
+OLDEST_VERSION = 2
+"""The version of the oldest files that are read."""
 SEQUENCE_FEATURES = ("log_probability", "mean_token", "tokens", "length_ratio", "unknown_tokens", "cut_off")
-TOKEN_FEATURES = (*SEQUENCE_FEATURES, "weakest_token")
+TOKEN_FEATURES = (
+    *SEQUENCE_FEATURES,
+    *("weakest_token", "second_weakest_token", "weakest_doubt", "first_token", "last_token"),
+)
+FORMER_FEATURES = TOKEN_FEATURES[:7]
+"""Those of a file of version 2, which is still read."""
 FEATURES = {"tokens": TOKEN_FEATURES, "sequence": SEQUENCE_FEATURES}
 """The features of each model of a file, by name."""
+LEAST_DOUBT = 1e-6
+"""ε: the least 1 − p of a token."""
 LARGEST = 1e6
 """The largest absolute value of a number in a file."""
 MAX_POINTS = 1_000
@@ -62,11 +73,10 @@ UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
 
 
 def output_features(translation: Translation) -> list[float]:
-    """The features of `TOKEN_FEATURES`; the last is NaN if the search returned no token scores."""
+    """The features of `TOKEN_FEATURES`; those of tokens are NaN if the search returned no token scores."""
     length = len(translation.tokens) + (translation.ended == "end")
     source_tokens = translation.source_tokens
     log_probability = min(translation.log_probability, 0.0)
-    weakest = min(translation.token_scores, default=math.nan)
     unknown = source_tokens.count(UNKNOWN) + translation.tokens.count(UNKNOWN)
     return [
         math.log1p(min(-log_probability, LARGEST)),
@@ -75,17 +85,30 @@ def output_features(translation: Translation) -> list[float]:
         math.log((1 + length) / (1 + len(source_tokens))),
         math.log1p(unknown),
         float(translation.ended != "end"),
-        weakest if math.isnan(weakest) else math.log1p(min(max(-weakest, 0.0), LARGEST)),
+        *_token_features([min(max(-score, 0.0), LARGEST) for score in translation.token_scores]),
     ]
+
+
+def _token_features(surprises: Sequence[float]) -> list[float]:
+    """The features of tokens, given −log p of each."""
+    if not surprises:
+        return [math.nan] * (len(TOKEN_FEATURES) - len(SEQUENCE_FEATURES))
+    second, weakest = sorted([0.0, *surprises])[-2:]
+    doubt = max(-math.expm1(-weakest), LEAST_DOUBT)
+    return [*map(math.log1p, (weakest, second)), math.log(doubt), math.log1p(surprises[0]), math.log1p(surprises[-1])]
 
 
 def batch_features(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
     """`output_features` of the best hypotheses of a batch, with the ids of its sources."""
     lengths_B, ended_B = hypotheses.lengths_BN[:, 0], hypotheses.ended_BN[:, 0]
-    surprises_B = np.clip(-hypotheses.log_probabilities_BN[:, 0].astype(np.float64), 0.0, LARGEST)
+    log_probabilities_B = hypotheses.log_probabilities_BN[:, 0].astype(np.float64)
+    surprises_B = np.clip(-log_probabilities_B, 0.0, LARGEST)
     scores_BT = hypotheses.token_scores_BNT[:, 0].astype(np.float64)
     inside_BT = np.arange(scores_BT.shape[1]) < lengths_B[:, None]
-    weakest_B = np.where(inside_BT, scores_BT, 0.0).min(1, initial=0.0)
+    surprises_BT = np.where(inside_BT, np.clip(-scores_BT, 0.0, LARGEST), 0.0)
+    surprises_BT = np.pad(surprises_BT, ((0, 0), (0, 2)))  # two tokens without surprise, where there are fewer
+    second_B, weakest_B = np.partition(surprises_BT, -2)[:, -2:].T
+    last_B = surprises_BT[np.arange(len(lengths_B)), np.maximum(lengths_B - 1, 0)]
     features_BF: np.ndarray = np.column_stack(
         [
             np.log1p(surprises_B),
@@ -94,7 +117,11 @@ def batch_features(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
             np.log((1 + lengths_B) / (1 + sources.lengths_B)),
             np.log1p(batch_unknown(hypotheses, sources)),
             ended_B != BY_END,
-            np.log1p(np.clip(-weakest_B, 0.0, LARGEST)),
+            np.log1p(weakest_B),
+            np.log1p(second_B),
+            np.log(np.maximum(-np.expm1(-weakest_B), LEAST_DOUBT)),
+            np.log1p(surprises_BT[:, 0]),
+            np.log1p(last_B),
         ]
     )
     return features_BF
@@ -114,7 +141,8 @@ class FeatureModel:
     """Validation outputs by their confidence, the most confident first."""
 
     def confidences(self, features_NF: np.ndarray) -> list[float]:
-        """The confidence of each output."""
+        """The confidence of each output, by the first of `TOKEN_FEATURES`, as many as the model has."""
+        features_NF = features_NF[:, : len(self.means)]
         scores_N = (features_NF - np.array(self.means)) / np.array(self.deviations) @ np.array(self.weights) + self.bias
         scores, probabilities = np.array(self.curve).T
         confidences: list[float] = np.interp(scores_N, scores, probabilities).tolist()
@@ -154,12 +182,15 @@ class ConfidenceModel:
     """Quantiles of the number of source tokens, from the smallest to the largest."""
     flag_rules: FlagRules = NO_RULES
     """Rules for normal outputs: `weft.translation.flags`."""
+    design_effect: float = 1.0
+    """How much more the errors of these outputs vary than if each were right or wrong independently, because they come
+    in groups: `weft.translation.precision_target`."""
 
     def of_output(self, translation: Translation) -> float:
         """The confidence of the best output of a search."""
         features = output_features(translation)
         if math.isnan(features[-1]):
-            return self.models["sequence"].confidences(np.array([features[:-1]]))[0]
+            return self.models["sequence"].confidences(np.array([features]))[0]
         return self.models["tokens"].confidences(np.array([features]))[0]
 
     def of_batch(self, hypotheses: HypothesisArrays, sources: IdRows) -> list[float]:
@@ -171,20 +202,21 @@ class ConfidenceModel:
 
         ``model``: "tokens", or "sequence" for outputs without token scores.
         """
-        return find_threshold(self.models[model].accepted, target)
+        return find_threshold(self.models[model].accepted, target, effect=self.design_effect)
 
     def record(self) -> dict[str, Any]:
         """The content of the file."""
         return {
-            "version": VERSION,
+            "version": VERSION if len(self.models["tokens"].means) == len(TOKEN_FEATURES) else OLDEST_VERSION,
             "right": self.right,
             "outputs": self.outputs,
             "accuracy": self.accuracy,
             "auroc": self.auroc,
             "search": self.search,
             "weights": self.weights,
+            "design_effect": self.design_effect,
             "source_lengths": list(self.source_lengths),
-            "models": {name: model.record(FEATURES[name]) for name, model in self.models.items()},
+            "models": {name: model.record(FEATURES[name][: len(model.means)]) for name, model in self.models.items()},
             "flags": rules_record(self.flag_rules),
         }
 
@@ -229,7 +261,7 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
         raise CheckpointError(
             f"{path}: version {version}; this weft reads up to {VERSION}: update weft, or remove the file"
         )
-    if isinstance(version, int) and version < VERSION:
+    if isinstance(version, int) and version < OLDEST_VERSION:
         raise CheckpointError(
             f"{path}: version {version}, of an earlier weft; calibrate the run again: weft calibrate {folder}"
         )
@@ -246,6 +278,7 @@ def read_confidence(folder: Path) -> ConfidenceModel | None:
 def _model_of(content: Any) -> ConfidenceModel:
     """The confidence of the content of a file; `KeyError`, `TypeError` or `ValueError` if something is wrong in it."""
     auroc = content["auroc"]
+    names_of_models = FEATURES if content["version"] == VERSION else {**FEATURES, "tokens": FORMER_FEATURES}
     return ConfidenceModel(
         right=_text(content["right"]),
         outputs=int(_number(content["outputs"], 0)),
@@ -253,7 +286,8 @@ def _model_of(content: Any) -> ConfidenceModel:
         auroc=None if auroc is None else _number(auroc, 0, 1),
         search=_text(content["search"]),
         weights=_text(content["weights"]),
-        models={name: _feature_model(content["models"][name], names) for name, names in FEATURES.items()},
+        models={name: _feature_model(content["models"][name], names) for name, names in names_of_models.items()},
+        design_effect=_number(content.get("design_effect", 1.0), 1),  # files of version 2 may lack it
         source_lengths=tuple(_increasing([_number(value, 0) for value in _items(content["source_lengths"])])),
         flag_rules=read_rules(content["flags"]),
     )

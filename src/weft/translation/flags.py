@@ -25,6 +25,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +64,16 @@ PLACEHOLDER = re.compile(
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+"
 )
 """Text that must come out as it went in."""
+PLACEHOLDER_MARK = re.compile("[{%<@:]")
+"""A character that every placeholder has one of."""
+REPETITION = re.compile(r"(..?)\1\1|(.{3,})\2", re.DOTALL)
+"""A repeated phrase in a text that has one character for each word."""
+MAX_LETTERS = 0xD000
+"""Different words that have a character each, fewer than there are before the surrogates."""
 UNKNOWN = specials.SPECIALS[specials.UNKNOWN]
+
+TextRule = Callable[[str, str], bool]
+"""Whether a source and an output have a flag."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +100,17 @@ NO_RULES = FlagRules()
 
 def flags_of(translation: Translation, rules: FlagRules, of_tokens: Iterable[str] | None = None) -> tuple[str, ...]:
     """The flags of an output, in the order of `FLAGS`; ``of_tokens``: `flags_of_tokens`, if they are known."""
-    flags = {*(flags_of_tokens(translation, rules) if of_tokens is None else of_tokens)}
-    flags |= text_flags(translation.source, translation.text, off=rules.off)
-    if translation.terms and is_missing(translation.terms, translation.text):
-        flags.add("term-missing")
-    if not flags:
-        return ()
-    return tuple(name for name in FLAGS if name in flags and name not in rules.off)
+    others = flags_of_tokens(translation, rules) if of_tokens is None else of_tokens
+    text, terms = translation.text, translation.terms
+    if terms and is_missing(terms, text):
+        others = (*others, "term-missing")
+    return all_flags(translation.source, text, rules, others)
+
+
+def all_flags(source: str, text: str, rules: FlagRules, others: Iterable[str]) -> tuple[str, ...]:
+    """The flags of two texts and other ones, in the order of `FLAGS`, without those that are off."""
+    flags = {*others, *text_flags(source, text, off=rules.off)}
+    return tuple(name for name in FLAGS if name in flags and name not in rules.off) if flags else ()
 
 
 def flags_of_tokens(translation: Translation, rules: FlagRules) -> set[str]:
@@ -137,7 +151,13 @@ def batch_unknown(hypotheses: HypothesisArrays, sources: IdRows) -> np.ndarray:
 
 def text_flags(source: str, text: str, *, off: Sequence[str] = ()) -> set[str]:
     """The flags that two texts have whatever was searched: also those of a reference."""
-    return {name for name, rule in TEXT_RULES.items() if name not in off and rule(source, text)}
+    return {name for name, rule in _text_rules(tuple(off)) if rule(source, text)}
+
+
+@lru_cache(maxsize=16)
+def _text_rules(off: tuple[str, ...]) -> tuple[tuple[str, TextRule], ...]:
+    """The rules that are not off."""
+    return tuple((name, rule) for name, rule in TEXT_RULES.items() if name not in off)
 
 
 def is_untranslated(source: str, text: str) -> bool:
@@ -145,7 +165,7 @@ def is_untranslated(source: str, text: str) -> bool:
     units, source_units = text.split(), source.split()
     if len(units) == len(source_units) and text.casefold().split() == source.casefold().split():
         return any(character.isalpha() for character in text)
-    if len(set(units).intersection(source_units)) < 2:  # most outputs: the rest takes longer
+    if len(units) < 2 or len(set(units).intersection(source_units)) < 2:  # most outputs: the rest takes longer
         return False
     output = [word for word in words(text.casefold()) if word.isalpha() and len(word) > 1]
     if len(output) < 4:
@@ -157,7 +177,13 @@ def is_untranslated(source: str, text: str) -> bool:
 def repeats(text: str) -> bool:
     """Whether a phrase of words occurs three times in a row, or one of three or more words twice."""
     units = text.split()
-    if len(set(units)) > len(units) - 2:  # nothing occurs three times, nor three words twice
+    if len(units) < 3:
+        return False
+    different = set(units)
+    if len(different) > len(units) - 2:  # nothing occurs three times, nor three words twice
+        return False
+    letters = {unit: chr(number) for number, unit in enumerate(different)}
+    if len(different) < MAX_LETTERS and REPETITION.search("".join(map(letters.__getitem__, units))) is None:
         return False
     for length in range(1, len(units) // 2 + 1):
         copies = 2 if length >= 3 else 3
@@ -181,7 +207,7 @@ def _normalized_numbers(text: str) -> list[str]:
 
 def loses_placeholders(source: str, text: str) -> bool:
     """Whether a placeholder of the source is not exactly as often in the output."""
-    if not any(character in source for character in "{%<@:"):
+    if PLACEHOLDER_MARK.search(source) is None:
         return False
     expected = Counter(PLACEHOLDER.findall(source))
     return any(text.count(placeholder) != count for placeholder, count in expected.items())
@@ -234,7 +260,7 @@ def is_unlike_training(translation: Translation, rules: FlagRules) -> bool:
     return len(tokens) > rules.longest or rules.neighbors.novelty(tokens) > rules.novelty
 
 
-TEXT_RULES: dict[str, Callable[[str, str], bool]] = {
+TEXT_RULES: dict[str, TextRule] = {
     "untranslated": is_untranslated,
     "repeats": lambda _, text: repeats(text),
     "numbers-differ": numbers_differ,

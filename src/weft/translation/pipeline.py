@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +19,14 @@ from weft.errors import ColumnCountError, InputTooLongError, SearchError
 from weft.runs.load import sentence_ids
 from weft.runtime.replaceable import replaceable
 from weft.search.interface import Hypothesis
-from weft.search.ranking import ENDED, HypothesisArrays, PendingHypotheses
+from weft.search.ranking import HypothesisArrays, PendingHypotheses
 from weft.text import specials
 from weft.text.frames import Frame
 from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
 from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
-from weft.translation.flags import NO_RULES, flags_of_batch
+from weft.translation.lazy_fields import BatchDetails, LazyConfidences
 from weft.translation.results import Translation, empty_translation
 from weft.translation.word_alignment import align_words, merge_to_words, show_sources, split_words
 
@@ -56,86 +56,6 @@ Pause = Callable[[], None]
 Searched = Iterator[SearchedBatch]
 Outcome = list[Translation] | InputTooLongError | ColumnCountError
 """The translations of a request, or why it has none."""
-
-
-class _Details:
-    """Fields of the translations of a batch, without attention, that few callers read."""
-
-    def __init__(self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], text: TextProcessor) -> None:
-        self.hypotheses, self.sources, self.tokenizers, self.text = hypotheses, sources, text.tokenizers, text
-        self.confidence = text.confidence
-
-    def compute(self, name: str, row: int) -> Any:
-        hypotheses = self.hypotheses
-        match name:
-            case "source":
-                return self.sources.text(row) if isinstance(self.sources, Sentences) else self.sources[row].text
-            case "ended":
-                return ENDED[int(hypotheses.ended_BN[row, 0])]
-            case "ids":
-                return hypotheses.tokens(row)
-            case "tokens":
-                return self.tokenizers.target.tokens(hypotheses.tokens(row))
-            case "source_tokens":
-                return self.text.source_tokens(self.tokenizers, self.sources[row])
-            case "score":
-                return float(hypotheses.scores_BN[row, 0])
-            case "log_probability":
-                return float(hypotheses.log_probabilities_BN[row, 0])
-            case "token_scores":
-                return hypotheses.token_scores(row)
-            case "gap":
-                gap = float(hypotheses.gaps_BN[row, 0])
-                return None if np.isnan(gap) else gap
-            case "confidence":
-                return None if self.confidence is None else self._confidences[row]
-            case "flag_rules":
-                return None if self.confidence is None else self.confidence.flag_rules
-            case "flags_of_tokens":
-                return self._flags[row]
-            case "attention" | "word_attention" | "trace":
-                return None
-            case "links":
-                return []
-            case "alternatives" | "terms":
-                return ()
-        raise AttributeError(f"'Translation' object has no attribute {name!r}")
-
-    @cached_property
-    def _confidences(self) -> list[float]:
-        assert self.confidence is not None
-        return self.confidence.of_batch(self.hypotheses, self._source_ids)
-
-    @cached_property
-    def _flags(self) -> list[tuple[str, ...]]:
-        rules = NO_RULES if self.confidence is None else self.confidence.flag_rules
-        return flags_of_batch(self.hypotheses, self._source_ids, self.tokenizers.source.tokens, rules)
-
-    @cached_property
-    def _source_ids(self) -> IdRows:
-        """The ids of the sources; of arrays, an end token for each state."""
-        sources = self.sources
-        if self.tokenizers.reads_arrays:
-            counts = [len(self.text.source_tokens(self.tokenizers, source)) for source in sources]
-            return IdRows.of([[specials.END] * count for count in counts])
-        return sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
-
-
-class _LazyConfidence:
-    """The confidence of a new translation, which few callers read: it is removed, and computed when first read."""
-
-    def __init__(self, translation: Translation, model: ConfidenceModel) -> None:
-        self.translation, self.model = translation, model
-
-    def attach(self) -> None:
-        values = vars(self.translation)
-        del values["confidence"]
-        values |= {"flag_rules": self.model.flag_rules, "_others": self, "_row": 0}
-
-    def compute(self, name: str, row: int) -> Any:
-        if name in ("confidence", "flags_of_tokens"):
-            return self.model.of_output(self.translation) if name == "confidence" else None
-        raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
 class TextProcessor:
@@ -196,14 +116,18 @@ class TextProcessor:
         self, source: Sentence, hypotheses: Sequence[Hypothesis], *, replace_unknown: bool = False
     ) -> Translation:
         """The best hypothesis, with the others as its alternatives."""
+        best = self._best_of(source, hypotheses, replace_unknown)
+        model = self.confidence
+        if model is not None:
+            LazyConfidences(model, lambda: [model.of_output(best)]).attach([best])
+        return best
+
+    def _best_of(self, source: Sentence, hypotheses: Sequence[Hypothesis], replace_unknown: bool) -> Translation:
         best, *others = (
             self.translation(source, hypothesis, text=self._replaced(source, hypothesis) if replace_unknown else None)
             for hypothesis in hypotheses
         )
-        best = replace(best, alternatives=tuple(others)) if others else best
-        if self.confidence is not None:
-            _LazyConfidence(best, self.confidence).attach()
-        return best
+        return replace(best, alternatives=tuple(others)) if others else best
 
     def batch(
         self, sources: Sequence[Sentence], hypotheses: Sequence[Sequence[Hypothesis]], *, replace_unknown: bool = False
@@ -212,17 +136,21 @@ class TextProcessor:
         plain = self.sentence_ids is None and not replace_unknown
         if plain and isinstance(hypotheses, HypothesisArrays) and hypotheses.tokens_BNT.shape[1] == 1:
             return self._without_details(sources, hypotheses)
-        return [
-            self.best_of(source, outputs, replace_unknown=replace_unknown)
-            for source, outputs in zip(sources, hypotheses, strict=True)
-        ]
+        pairs = zip(sources, hypotheses, strict=True)
+        if not isinstance(hypotheses, HypothesisArrays):
+            return [self.best_of(source, outputs, replace_unknown=replace_unknown) for source, outputs in pairs]
+        translations = [self._best_of(source, outputs, replace_unknown) for source, outputs in pairs]
+        if self.confidence is not None:
+            details = BatchDetails(hypotheses, sources, self)
+            LazyConfidences(self.confidence, lambda: details.confidences).attach(translations)
+        return translations
 
     def _without_details(self, sources: Sequence[Sentence], hypotheses: HypothesisArrays) -> list[Translation]:
         """Translations without attention: their texts are decoded together, all else when it is first read."""
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        return Translation.lazy(texts, _Details(hypotheses, sources, self))
+        return Translation.lazy(texts, BatchDetails(hypotheses, sources, self, texts))
 
     def source_tokens(self, tokenizers: Tokenizers, source: Sentence) -> list[str]:
         """The names of what attention to a source has weights for: its tokens or, of an array, its states."""
@@ -286,15 +214,16 @@ class TextProcessor:
         return text
 
 
-def windows_of(lines: Iterable[Any], *, return_attention: bool, large: bool = False) -> Iterator[list[Any]]:
-    """Consecutive lines that are sorted by length together; ``large``: whether several windows are one, as on a GPU."""
+def windows_of(
+    lines: Iterable[Any], *, return_attention: bool, large: bool = False, starts_small: bool = False
+) -> Iterator[list[Any]]:
+    """Consecutive lines, sorted by length together; ``large``: many of them, ``starts_small``: but few at first."""
     from weft.data.reading.lines import chunk_lines
 
-    characters = WINDOW_CHARACTERS // 8 if return_attention else WINDOW_CHARACTERS
-    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=characters)
-    if not large:
-        return windows
-    return (list(chain.from_iterable(group)) for group in iter(lambda: list(islice(windows, GPU_WINDOWS)), []))
+    most = WINDOW_CHARACTERS // (8 if return_attention else 1)
+    windows = chunk_lines(lines, max_lines=WINDOW_LINES, max_characters=most)
+    counts = chain([1] * starts_small, repeat(GPU_WINDOWS if large else 1))
+    return (list(chain.from_iterable(group)) for group in iter(lambda: list(islice(windows, next(counts))), []))
 
 
 def no_pause() -> None:

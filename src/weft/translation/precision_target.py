@@ -10,6 +10,14 @@ from half of them, but from no fewer than could pass without an error; each sequ
 failure (fixed-sequence testing, Angelopoulos et al. 2021, *Learn then Test*). So with probability 1 − δ, over the
 choice of the validation set, the precision on new data from the same source is at least q. The largest k that was found
 safe gives the threshold; k / n is the coverage to expect.
+
+The binomial distribution holds for outputs that are right or wrong independently. Those that come in groups, such as
+the forms of a lemma, are not: the number of errors varies more, by the *design effect*
+
+    D = (G / (G − 1)) Σ_g (E_g − ē n_g)² / (n ē (1 − ē)),  but at least 1            Kish 1965; a ratio estimate
+
+with n_g outputs and E_g errors in each of G groups, and ē = Σ E_g / n. Then k outputs with e errors count as ⌊k / D⌋
+with ⌈e / D⌉ (Rao and Scott 1992).
 """
 
 from __future__ import annotations
@@ -17,6 +25,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 DELTA = 0.1
 """The probability that a threshold misses its target."""
@@ -69,17 +79,37 @@ def accepted_counts(confidences: Sequence[float], right: Sequence[bool], *, limi
     return counts
 
 
-def find_threshold(counts: Sequence[AcceptedOutputs], target: float, *, delta: float = DELTA) -> Threshold | None:
-    """The threshold that accepts the most outputs at a target precision; None if none is safe."""
+def design_effect(right: np.ndarray, groups: np.ndarray) -> float:
+    """How much more the errors of groups vary than those of independent outputs; ``groups``: that of each output."""
+    _, group_N, sizes_G = np.unique(groups, return_inverse=True, return_counts=True)
+    rate = 1.0 - float(np.mean(right))
+    if len(sizes_G) < 2 or len(sizes_G) == len(right) or not 0 < rate < 1:
+        return 1.0
+    errors_G = np.bincount(group_N, ~np.asarray(right, dtype=bool))
+    variance = len(sizes_G) / (len(sizes_G) - 1) * float(((errors_G - rate * sizes_G) ** 2).sum())
+    return max(1.0, variance / (len(right) * rate * (1 - rate)))
+
+
+def find_threshold(
+    counts: Sequence[AcceptedOutputs], target: float, *, effect: float = 1.0, delta: float = DELTA
+) -> Threshold | None:
+    """The threshold that accepts the most outputs at a target precision; None if none is safe.
+
+    ``effect``: the design effect of their groups.
+    """
     if not counts:
         return None
     total = counts[-1].outputs
     level = delta / len(STARTS)
-    enough = [item for item in counts if binomial_tail(0, item.outputs, 1 - target) <= level]
+
+    def tail(errors: int, outputs: int) -> float:
+        return binomial_tail(math.ceil(errors / effect), math.floor(outputs / effect), 1 - target)
+
+    enough = [item for item in counts if tail(0, item.outputs) <= level]
     safe: AcceptedOutputs | None = None
     for start in STARTS:
         for item in (item for item in enough if item.outputs >= start * total):
-            if binomial_tail(item.outputs - item.right, item.outputs, 1 - target) > level:
+            if tail(item.outputs - item.right, item.outputs) > level:
                 break
             safe = item if safe is None or item.outputs > safe.outputs else safe
     if safe is None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from weft.text import specials
+from weft.translation.flags import NO_RULES, FlagRules, flags_of
 
 if TYPE_CHECKING:
     from weft.data.reading.translation_memory import MemoryMatch
     from weft.search.trace import Trace
-    from weft.translation.flags import FlagRules
 
 
 class WordAttention(NamedTuple):
@@ -81,14 +81,11 @@ class Translation:
     @classmethod
     def lazy(cls, texts: Sequence[str], others: TranslationFields) -> list[Translation]:
         """The translations of a batch; all other fields are computed when they are first read."""
-        make, assign = cls.__new__, object.__setattr__
-        translations = []
-        for row, text in enumerate(texts):
-            translation = make(cls)
-            assign(translation, "text", text)
-            assign(translation, "_others", others)
-            assign(translation, "_row", row)
-            translations.append(translation)
+        make = cls.__new__
+        translations = [make(cls) for _ in texts]
+        for row, (translation, text) in enumerate(zip(translations, texts, strict=True)):
+            values = translation.__dict__
+            values["text"], values["_others"], values["_row"] = text, others, row
         return translations
 
     if not TYPE_CHECKING:
@@ -118,10 +115,12 @@ class Translation:
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """Names for what is suspicious about this output, such as "cut" or "repeats"; see `weft.translation.flags`."""
-        from weft.translation.flags import NO_RULES, flags_of
-
-        others: TranslationFields | None = vars(self).get("_others")
-        of_tokens = None if others is None else others.compute("flags_of_tokens", vars(self)["_row"])
+        values = vars(self)
+        others: TranslationFields | None = values.get("_others")
+        if others is not None and "terms" not in values and "source" not in values:
+            flags: tuple[str, ...] = others.compute("flags", values["_row"])
+            return flags
+        of_tokens = None if others is None else others.compute("flags_of_tokens", values["_row"])
         return flags_of(self, self.flag_rules or NO_RULES, of_tokens)
 
     @property

@@ -262,8 +262,9 @@ class Translator:
             as_texts(lines, "lines")  # raises
         lines = (as_text(line, "lines") for line in lines)
         n_best = as_count(n_best, "n_best")
-        windows = windows_of(lines, return_attention=return_attention, large=self.pipeline.overlaps())
-        if not self.pipeline.overlaps():
+        is_large = self.pipeline.overlaps()
+        windows = windows_of(lines, return_attention=return_attention, large=is_large, starts_small=is_large)
+        if not is_large:
             for window in windows:
                 yield from self.translate(window, n_best=n_best, return_attention=return_attention, **search)
             return

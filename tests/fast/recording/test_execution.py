@@ -40,7 +40,7 @@ def test_prompts_are_continued_by_recorded_steps(
     monkeypatch.setattr(engine.planner, "_is_small", lambda request: False)
     measured = []
     measure = StepSize.measure
-    monkeypatch.setattr(StepSize, "measure", lambda *given: measured.append(1) or measure(*given))
+    monkeypatch.setattr(StepSize, "measure", lambda *given, **more: measured.append(1) or measure(*given, **more))
     batches = list(engine.batches(asked))
     assert sorted(sorted(batch.rows) for batch in batches) == [[0, 3], [1, 5], [2, 4]]
     assert len(measured) == 3 and len(loop.graphs) == 3

@@ -12,7 +12,7 @@ from fixtures.search_requests import beam, draw, greedy, greedy_with_terms
 from fixtures.small_networks import neural
 from fixtures.table_model import BEGIN, END, Table, table
 from weft.fast.recording import search as cuda_graphs
-from weft.fast.recording.search import CudaGraphLoop, LoopWithCallback, padded_count
+from weft.fast.recording.search import CudaGraphLoop, LoopWithCallback
 from weft.models.prompted_lm import PromptedLM
 from weft.ragged import Ragged
 from weft.search.constraints import NoLoops, NoRepeatNgrams
@@ -165,7 +165,26 @@ def test_sentences_that_are_left_move_into_smaller_buffers(monkeypatch):
     assert len(worked) == 3 and worked[0] == 1  # once for each search, during its first steps
 
 
-def test_sizes():
-    assert [padded_count(count) for count in (1, 2, 3, 4, 5, 6, 7, 9, 13, 64, 65, 97)] == [
-        1, 2, 3, 4, 6, 6, 8, 12, 16, 64, 96, 128
-    ]  # fmt: skip
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["transformer", "feeding"])
+@torch.no_grad()
+def test_moves_into_other_buffers_are_recorded(kind, device, monkeypatch):
+    """The first is made, the second is made and captured, the third is replayed: each with other sentences."""
+    monkeypatch.setattr(cuda_graphs, "few_active", lambda size: size // 2)
+    model, loop = copy.deepcopy(neural(kind, vocabulary=9)).to(device), loop_for(device)
+    loop.limit = 2.0**30
+    replayed = []
+    run = cuda_graphs.Move.run
+    monkeypatch.setattr(cuda_graphs.Move, "run", lambda *given: replayed.append(1) or run(*given))
+    sources = [[3, 7, 5], [10], [4, 4, 4, 4, 4], [6, 6], [5, 3], [3]]
+    for shift in range(4):
+        memory = model.encode(Ragged.of(sources[shift:] + sources[:shift], device))
+        limits = [3, 40, 9, 1, 40, 33]
+        for search in ("beam", "greedy"):
+            common = {"device": torch.device(device)}
+            expected = SEARCHES[search](model, memory, limits, **common)
+            same(SEARCHES[search](model, memory, limits, **common, loop=loop), expected)
+    assert loop.moves and len(replayed) > 3
+    assert len({move.target.capacity for move in loop.moves.values()}) > 1
+    loop.clear()
+    assert not loop.moves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -39,6 +40,21 @@ def packed(steps: StepRecords) -> StepRecords:
     tokens, log_probs, active = steps.records[:3]
     parts = [tokens.int(), log_probs.view(torch.int32), active.int()]
     return StepRecords(steps.sentences, PackedPathRecord(torch.cat(parts, 2)))
+
+
+@torch.no_grad()
+def test_results_do_not_keep_the_encoder_output() -> None:
+    """On a GPU it would take memory for as long as somebody keeps a translation."""
+    request = request_for(table(3, 9, seed=2), [4, 9, 6])
+    steps = steps_of(GREEDY, request)
+    memory = weakref.ref(request.memory.logits)
+    results = [
+        path_hypotheses(steps, request, Ranking(), with_gap=True),
+        fused_paths.pending_hypotheses(steps, request, Ranking(), with_gap=True),
+    ]
+    del request
+    assert memory() is None
+    assert list(results[0]) == list(results[1])
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from weft.attention.multihead import KeysValues
 from weft.fast.steps.cached_transformer import CachedState, CachedStateWithAttention
-from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
+from weft.fast.steps.fixed_capacity import fixed_capacity
 from weft.models.prefix_lm import PrefixState
 from weft.models.transformer_decoder import TransformerState
 
@@ -48,10 +48,3 @@ def test_within_a_tree() -> None:
     fixed = fixed_capacity(tree, 7, return_attention=True)
     assert isinstance(fixed, Pair) and fixed.left is rows_R
     assert isinstance(fixed.right, tuple) and fixed.right[0].values_RT.shape == (3, 8)
-
-
-def test_restarting() -> None:
-    fixed = Pair(fixed_capacity(TransformerState(layers(4)), 7, return_attention=False), None)
-    assert can_restart(fixed) and not can_restart(Pair(fixed, torch.arange(3)))
-    restart(fixed)
-    assert isinstance(fixed.left, CachedState) and int(fixed.left.cache.length) == 0

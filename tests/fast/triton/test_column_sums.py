@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("shape", [(1, 3), (37, 300), (5003, 1536)])
+@pytest.mark.parametrize("shape", [(1, 3), (37, 300), (5003, 1536), (50_021, 64), (50_021, 128)])
 def test_equals_sum(shape: tuple[int, int], dtype: torch.dtype) -> None:
     from weft.fast.triton.column_sums import column_sums
 

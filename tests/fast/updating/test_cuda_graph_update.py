@@ -20,19 +20,15 @@ from weft.fast.recording.recorder import Recorder
 from weft.fast.updating import cuda_graph_update
 from weft.fast.updating.cuda_graph_update import (
     COMPILE_SECONDS,
-    LENGTH_BUCKETS,
     WARMUP_UPDATES,
     CudaGraphUpdate,
-    StaticSide,
-    bucket_length,
     can_capture,
     layers_to_compile,
     linear_weights,
-    pad,
-    padded_rows,
     should_compile,
     static_shape,
 )
+from weft.fast.updating.static_sides import StaticSide, pad, padded_rows
 from weft.models.build import build_model
 from weft.models.interface import Model
 from weft.ragged import Layout, Ragged
@@ -105,16 +101,6 @@ def test_every_batch_of_an_epoch_fits_the_static_shape(
             assert found[: len(own)].tolist() == own.tolist() and int(found.min()) >= 0
 
 
-def test_length_buckets() -> None:
-    assert [bucket_length(longest, 300, (16, 32, 64)) for longest in (1, 16, 17, 33, 64)] == [16, 16, 32, 64, 64]
-    assert bucket_length(65, 300, (16, 32, 64)) == bucket_length(300, 300, (16, 32, 64)) == 300
-    assert [bucket_length(longest, 20, (16, 32, 64)) for longest in (1, 16, 17, 20)] == [16, 16, 20, 20], (
-        "no row is longer"
-    )
-    for buckets in LENGTH_BUCKETS.values():
-        assert list(buckets) == sorted(set(buckets))
-
-
 def test_buckets_keep_to_learned_positions() -> None:
     """Rows of at most 12 tokens, as many as were learned: a padded batch can be embedded."""
     learned = {**STACK, "positions": "learned", "max_positions": 12}
@@ -131,35 +117,9 @@ def test_buckets_keep_to_learned_positions() -> None:
         model.hidden_states(StaticSide(shape.source_tokens, 16, key.rows, CPU).ragged(), target)
 
 
-def test_padded_lengths_by_hand() -> None:
-    side = StaticSide(20, 6, 7, CPU)
-    assert side.padded_lengths(torch.tensor([3, 2])).tolist() == [3, 2, 6, 6, 3, 0, 0]
-    assert side.padded_lengths(torch.tensor([6, 6, 6, 2])).tolist() == [6, 6, 6, 2, 0, 0, 0]
-    assert side.padded_lengths(torch.tensor([2, 6])).tolist() == [2, 6, 6, 6, 0, 0, 0]
-    assert padded_rows(torch.tensor([3, 2]), 20, 6) == 5
-    assert padded_rows(torch.tensor([6, 6, 6, 2]), 20, 6) == 4
-    assert padded_rows(torch.tensor([2, 6]), 20, 6) == 4
-
-
-def test_a_side_is_a_ragged_of_its_shape() -> None:
-    ragged = StaticSide(20, 6, 7, CPU).ragged()
-    assert ragged.values.tolist() == [0] * 20
-    assert (ragged.layout.rows, ragged.layout.total, ragged.layout.longest) == (7, 20, 6)
-    assert ragged.layout.device_offsets.tolist() == [0, 6, 12, 18, 20, 20, 20, 20]
-
-
 def test_a_bound_stands_for_the_longest_row() -> None:
     assert Layout(torch.tensor([2, 3]), longest=9).longest == 9
     assert Layout(torch.tensor([2, 3])).longest == 3
-
-
-@quick
-@given(st.lists(st.integers(0, 99), max_size=9), st.integers(0, 5), st.integers(-1, 50))
-def test_pad(values: list[int], count: int, padding: int) -> None:
-    given = torch.tensor(values, dtype=torch.int64)
-    found = pad(given, len(values) + count, padding)
-    assert found.tolist() == values + [padding] * count and found.dtype == torch.int64
-    assert given.tolist() == values
 
 
 def test_the_shape_of_a_language_model_has_no_source() -> None:

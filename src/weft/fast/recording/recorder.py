@@ -38,12 +38,16 @@ def _capture_stream(device: int) -> torch.cuda.Stream:
 
 
 def warm_up(function: Callable[[], object]) -> None:
-    """Call a function on another stream before its capture: what is made on first use is made now."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        function()
-    torch.cuda.current_stream().wait_stream(stream)
+    """Call a function on the stream of captures before its own: what is made on first use is made now.
+
+    Always on the same stream, since PyTorch keeps a workspace for products and free memory for each.
+    """
+    with _capturing:
+        stream = _capture_stream(torch.cuda.current_device())
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            function()
+        torch.cuda.current_stream().wait_stream(stream)
 
 
 class Recorder(Generic[Recording]):

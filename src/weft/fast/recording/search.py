@@ -10,7 +10,8 @@ active (`few_active`), or the capacity is used up, they move into buffers of ano
 queued on the device, the host may prepare the next batch (`LoopWithCallback`).
 
 A search with the same `SearchStart` and the same shapes as an earlier one starts warm (`WarmStart`): no state is made;
-its inputs are copied into the buffers, and the other buffers are reset to their initial values.
+its inputs are copied into the buffers, and the other buffers are reset to their initial values. All graphs share the
+memory of their buffers (`weft.fast.recording.shared_buffers`).
 
 Equal to `weft.search.loop.StepLoop`; tests/fast/recording/test_search.py.
 """
@@ -24,26 +25,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft.fast.recording.buffer_sizes import (
+    LARGE_BATCH,
+    few_active,
+    initial_capacity,
+    pad_sentences,
+    padded_count,
+    padded_rows,
+    read_delay,
+    take_rows,
+)
 from weft.fast.recording.recorder import Recorder, warm_up
+from weft.fast.recording.shared_buffers import SharedBuffers
 from weft.fast.searching.fused_paths import stays_on_device
-from weft.fast.steps.fixed_capacity import can_restart, fixed_capacity, restart
+from weft.fast.steps.fixed_capacity import fixed_capacity
 from weft.fast.torch_private import foreach_copy_
 from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords, to_device
 from weft.tree import Tree, leaves, map_tree
 
-INITIAL_CAPACITY = 32
-"""Tokens that the first buffers can hold."""
-READ_DELAY, FEW_ROWS = 2, 64
-"""Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
-LARGE_BATCH, SMALL_BATCH = 512, 32
-"""Sizes in sentences; `few_active` treats batches above, between and below them differently."""
+STEPS_AHEAD = 2
+"""Further steps that are queued before the host does other work."""
 LARGE_TENSOR = 2**16
 """Tensors with at least this many elements are copied one by one. Smaller ones are copied together by one kernel, which
 would divide a large one among too few blocks."""
+LARGE_STATE = 2**26
+"""Bytes of a state from which on memory is given back before a graph is captured."""
 LARGE_INPUT = 4096
 """Inputs with more elements are copied from page-locked memory; copies of smaller ones are asynchronous without it."""
 MEMORY_FRACTION = 0.25
-"""The share of the device's memory that the buffers of all graphs together may take; `search.memory` may allow less."""
+"""The share of the device's memory that the records of all graphs together may take; `search.memory` may allow less."""
 
 
 class ChangingShapeError(Exception):
@@ -55,10 +65,15 @@ class StepGraph:
 
     def __init__(self, step: Step, state: SearchState, capacity: int, loop: CudaGraphLoop) -> None:
         self.step = step  # what was captured must stay alive
-        self.state: SearchState = map_tree(torch.clone, state)
+        self.state: SearchState = loop.buffers.copy_of(state)
         self.capacity = capacity
         self.idle = loop.idle
+        is_large = sum(leaf.nbytes for leaf in leaves(state)) >= LARGE_STATE
+        if is_large:
+            torch.cuda.empty_cache()  # which is of no use to a warm-up, on another stream
         warm_up(lambda: self.allocate_history(*self.step(self.state)))
+        if is_large:
+            torch.cuda.empty_cache()  # what the warm-up has left: the capture takes memory of its own
         self.graph = loop.capture(self.step_buffers)
         done_on_host = torch.zeros(capacity, len(state.done_B), dtype=torch.bool, pin_memory=True)
         self.done_T, self.done_on_host = done_on_host.unbind(0), done_on_host.numpy()
@@ -66,7 +81,8 @@ class StepGraph:
 
     @property
     def bytes(self) -> int:
-        return sum(leaf.nbytes for leaf in (*leaves(self.state), *leaves(self.history)))
+        """The memory of buffers of its own: the others are shared."""
+        return sum(leaf.nbytes for leaf in leaves(self.history))
 
     def allocate_history(self, after: SearchState, record: Tree) -> None:
         """Buffers for the records of steps like this one."""
@@ -102,22 +118,24 @@ class StepGraph:
         _copy(state, self.state)
 
     def run(
-        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None
+        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None, *, is_large: bool = False
     ) -> tuple[StepRecords, int, np.ndarray]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
         ``sentences``: those that the buffers hold, without padding, on the CPU; ``callback``: called while the device
-        takes the first steps. Sentences that are not yet known to be done count as active.
+        takes the first steps; ``is_large``: whether the search began with many sentences. Sentences that are not yet
+        known to be done count as active.
         """
         buffers, count = self.state, len(sentences)
         self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
         start, few = time, few_active(len(buffers.done_B))
-        delay = READ_DELAY if len(buffers.tokens_R) > FEW_ROWS else 1
+        delay = read_delay(len(buffers.tokens_R), is_large=is_large)
+        first_read = delay if callback is None or delay == 1 else delay + STEPS_AHEAD
         done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
             self.replay(time)
             time += 1
-            if time - start > delay:
+            if time - start > first_read:
                 if callback is not None:
                     callback()
                     callback = None
@@ -135,21 +153,24 @@ class StepGraph:
 class WarmStart:
     """Starts a search in the buffers of a graph in which one of the same shapes was started before.
 
-    The inputs are copied into `SearchState.inputs`; the model state is emptied; all other buffers are reset.
+    The inputs are copied into `SearchState.inputs`; all other buffers are reset to what they were.
     """
 
     def __init__(self, graph: StepGraph, key: Hashable, state: SearchState, loop: CudaGraphLoop) -> None:
         """``key``: the key of the graph in `CudaGraphLoop.graphs`; ``state``: the first state of the earlier search."""
         self.graph = graph
         self.key = key
-        pairs = zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True)
-        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs]
+        pairs = list(zip(leaves(_constants(graph.state)), leaves(_constants(state)), strict=True))
+        self.zeros = [buffer for buffer, leaf in pairs if leaf.numel() >= LARGE_TENSOR and not leaf.any()]
+        zeros = set(map(id, self.zeros))
+        self.constants = [(buffer, leaf.clone()) for buffer, leaf in pairs if id(buffer) not in zeros]
         self._reset()  # allocates what is allocated on first use
         self.captured = loop.capture(self._reset)
 
     def _reset(self) -> None:
+        for buffer in self.zeros:
+            buffer.zero_()
         _copy_pairs(self.constants)
-        restart(self.graph.state.model_state)
 
     def start(self, inputs: SearchInputs) -> StepGraph:
         """The graph, with the first state of a search of these inputs in its buffers."""
@@ -158,18 +179,51 @@ class WarmStart:
         _copy_pairs([(buffer, leaf) for buffer, leaf in pairs if leaf.device == buffer.device])
         for buffer, leaf in pairs:
             if leaf.device != buffer.device:
-                buffer.copy_(leaf.pin_memory() if leaf.numel() > LARGE_INPUT else leaf, non_blocking=True)
+                _copy_from_host(leaf, buffer)
         return self.graph
 
 
+class Move:
+    """Moves the active sentences of one graph into the buffers of another: some seventy operations, captured."""
+
+    def __init__(
+        self,
+        source: StepGraph,
+        target: StepGraph,
+        take: Callable[[SearchState, Tensor, Tensor], SearchState],
+        key: Hashable,
+        loop: CudaGraphLoop,
+    ) -> None:
+        """``take``: the state of these rows, not in the buffers; ``key``: of the target, in `CudaGraphLoop.graphs`."""
+        self.source, self.target, self.key = source, target, key
+        device, size = source.state.done_B.device, len(target.state.done_B)
+        self.rows_B = torch.zeros(size, dtype=torch.int64, device=device)
+        self.padding_B = torch.zeros(size, dtype=torch.bool, device=device)
+        self.captured = loop.capture(lambda: target.load(take(source.state, self.rows_B, self.padding_B)))
+
+    def run(self, active: np.ndarray) -> StepGraph:
+        """The target, with the active sentences of the source in its buffers."""
+        rows_B, padding_B = padded_rows(active)
+        _copy_from_host(rows_B, self.rows_B)
+        _copy_from_host(padding_B, self.padding_B)
+        self.captured.replay()
+        return self.target
+
+
 def _constants(state: SearchState) -> Tree:
-    """The parts of a first state that are equal in all searches of the same shapes, except for the model state."""
-    return (state.tokens_R, state.history_RW, state.sentences_B, state.done_B, state.extra, state.length_1)
+    """The parts of a first state that are equal in all searches of the same shapes."""
+    own = (state.tokens_R, state.model_state, state.history_RW, state.sentences_B, state.done_B)
+    return (*own, state.extra, state.length_1)
 
 
 def _copy(values: Tree, buffers: Tree) -> None:
     pairs = [(old, new) for old, new in zip(leaves(buffers), leaves(values), strict=True) if old is not new]
     _copy_pairs([(old, new) for old, new in pairs if old.data_ptr() != new.data_ptr()])
+
+
+def _copy_from_host(values: Tensor, buffer: Tensor) -> None:
+    is_large = buffer.is_cuda and values.numel() > LARGE_INPUT
+    buffer.copy_(values.pin_memory() if is_large else values, non_blocking=True)
 
 
 def _copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
@@ -193,7 +247,9 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
         super().__init__(memory * MEMORY_FRACTION)
         self.device = device
+        self.buffers = SharedBuffers()
         self.warm_starts: dict[Hashable, WarmStart] = {}
+        self.moves: dict[Hashable, Move] = {}
         self.idle = Event()
         """Set while a search waits for the device: another thread may use the interpreter and delay no step."""
 
@@ -202,10 +258,13 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
 
     def drop(self, recording: StepGraph) -> None:
         self.warm_starts = {key: warm for key, warm in self.warm_starts.items() if warm.graph is not recording}
+        self.moves = {key: move for key, move in self.moves.items() if recording not in (move.source, move.target)}
 
     def clear(self) -> None:
         super().clear()
         self.warm_starts.clear()
+        self.moves.clear()
+        self.buffers.clear()
 
     def search(
         self,
@@ -219,8 +278,8 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
         """``callback``: called while the device takes the first steps."""
 
         def grow(state: SearchState, tokens: int) -> SearchState:
-            grown = fixed_capacity(state.model_state, tokens, return_attention=return_attention)
-            return state._replace(model_state=grown)
+            options = {"return_attention": return_attention, "is_written": False}  # graphs write to copies
+            return state._replace(model_state=fixed_capacity(state.model_state, tokens, **options))
 
         with self.lock:
             key = (step, start, return_attention, _shapes(inputs))
@@ -232,14 +291,17 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
             inputs = inputs.on(start.device)
             first = start(inputs)
             count = len(first.sentences_B)
-            state = pad_sentences(grow(first, INITIAL_CAPACITY), padded_count(count))
-            first_graph = self._graph(step, state, INITIAL_CAPACITY)
+            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
+            first = pad_sentences(first, padded_count(count))
+            capacity = initial_capacity(len(first.tokens_R))
+            state = grow(first, capacity)
+            first_graph = self._graph(step, state, capacity)
             if first_graph is None:
                 return self.run(step, state.keep_sentences(torch.arange(count, device=self.device)))
-            is_empty = all(leaf.numel() == 0 for leaf in leaves(first.model_state))
-            if is_empty and can_restart(state.model_state) and count == padded_count(count):
+            if is_empty and count == padded_count(count):
                 self.warm_starts[key] = WarmStart(first_graph, next(reversed(self.graphs)), state, self)
             first_graph.load(state)
+            del first, state
             return self._steps(first_graph, torch.arange(count), grow, callback)
 
     def _steps(
@@ -251,28 +313,46 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     ) -> list[StepRecords]:
         """All steps of a search whose first state is in the buffers of a graph."""
         steps: list[StepRecords] = []
-        capacity, time = graph.capacity, 0
+        capacity, time, is_large = graph.capacity, 0, len(sentences) > LARGE_BATCH
         while True:
-            records, time, active = graph.run(sentences, time, callback)
+            records, time, active = graph.run(sentences, time, callback, is_large=is_large)
             callback = None
             steps.append(records)
             if not len(active):
                 return steps
             sentences = sentences[torch.from_numpy(active)]
-            state = take_sentences(graph.state, to_device(active, self.device))
-            if time == capacity:
-                capacity *= 2
-                state = grow(state, capacity - time)
+            added = capacity if time == capacity else 0
+            capacity += added
+            way = (id(graph), padded_count(len(active)), capacity)
+            if way in self.moves:
+                self.graphs.move_to_end(self.moves[way].key)
+                graph = self.moves[way].run(active)
+                continue
+
+            def take(state: SearchState, rows_B: Tensor, padding_B: Tensor | None, added: int = added) -> SearchState:
+                taken = take_rows(state, rows_B, padding_B)
+                return self.buffers.released(grow(taken, added) if added else taken)
+
+            state = take(graph.state, *map_tree(self._on_device, padded_rows(active)))
             following = self._graph(graph.step, state, capacity)
             if following is None:
                 kept = torch.arange(len(active), device=self.device)
                 return steps + self.run(graph.step, state.keep_sentences(kept))
+            following.load(state)
+            del state
+            if not self.is_new(way) and graph in self.graphs.values():
+                self.moves[way] = Move(graph, following, take, next(reversed(self.graphs)), self)
             graph = following
-            graph.load(state)
+
+    def _on_device(self, values: Tensor) -> Tensor:
+        return to_device(values, self.device)
 
     def _graph(self, step: Step, state: SearchState, capacity: int) -> StepGraph | None:
         """The graph of a step for these shapes; None: its shapes change."""
         key = (step, capacity, _shapes(state))
+        if key not in self.graphs and not self.buffers.have_room(state):
+            self.clear()  # the graphs so far work in the block that is too small
+            self.buffers.reserve(state)
         try:
             return self.graph(key, lambda: self.graph_type(step, state, capacity, self))
         except ChangingShapeError:
@@ -297,36 +377,3 @@ def _shapes(tree: Tree) -> Hashable:
     if isinstance(tree, tuple):
         return tuple(map(_shapes, tree))
     return None if tree is None else (tree.shape, tree.dtype)
-
-
-def padded_count(count: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, … sentences."""
-    power = 1
-    while power < count:
-        power *= 2
-    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def few_active(size: int) -> int:
-    """The number of active sentences at which a search moves from buffers of ``size`` sentences to smaller ones.
-
-    A large batch moves when half of its sentences are done, since its steps become much faster; a medium one when three
-    quarters are; a small one never (0), since its steps take the same time whatever its size.
-    """
-    if size > LARGE_BATCH:
-        return size // 2
-    return size // 4 if size > SMALL_BATCH else 0
-
-
-def pad_sentences(state: SearchState, size: int) -> SearchState:
-    """The state padded to ``size`` sentences; the added ones are done already."""
-    count = len(state.sentences_B)
-    return state if count == size else take_sentences(state, torch.arange(count, device=state.done_B.device))
-
-
-def take_sentences(state: SearchState, sentences: Tensor) -> SearchState:
-    """The given sentences and, up to the next number of sentences that buffers have, others that are done."""
-    count, size = len(sentences), padded_count(len(sentences))
-    rows = torch.arange(size, device=sentences.device)
-    taken = state.keep_sentences(sentences[rows.clamp(max=count - 1)])
-    return taken if count == size else taken._replace(done_B=taken.done_B | (rows >= count))

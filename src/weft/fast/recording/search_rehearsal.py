@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from weft.fast.recording.buffer_sizes import (
+    INITIAL_CAPACITY,
+    few_active,
+    initial_capacity,
+    pad_sentences,
+    padded_count,
+    take_sentences,
+)
 from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse
-from weft.fast.recording.search import INITIAL_CAPACITY, few_active, pad_sentences, padded_count, take_sentences
 from weft.fast.steps.fixed_capacity import fixed_capacity
 from weft.models.interface import Model
-from weft.search.loop import SearchInputs, SearchStart, Step, StepLoop, StepRecords
+from weft.search.loop import SearchInputs, SearchStart, SearchState, Step, StepLoop, StepRecords
 from weft.translation.engines.batch_sizes import StepSize
 from weft.translation.engines.interface import TranslationRequest
 from weft.tree import map_tree
@@ -98,10 +105,18 @@ class RehearsedLoop(StepLoop):
         callback: Callable[[], None] | None = None,
     ) -> list[StepRecords]:
         state = start(inputs.on(self.device))
-        grown = fixed_capacity(state.model_state, INITIAL_CAPACITY, return_attention=return_attention)
         count = len(state.sentences_B)
-        state = pad_sentences(state._replace(model_state=grown), padded_count(count))
+        state = pad_sentences(state, padded_count(count))
+
+        def grow(tokens: int) -> SearchState:
+            grown = fixed_capacity(state.model_state, tokens, return_attention=return_attention)
+            return state._replace(model_state=grown)
+
+        state = grow(capacity := initial_capacity(len(state.tokens_R)))
         _, record = step(state)
+        if capacity < INITIAL_CAPACITY:
+            state = grow(INITIAL_CAPACITY - capacity)
+            step(state)
         while few := few_active(len(state.sentences_B)) or _fewer(len(state.sentences_B)):
             state = take_sentences(state, torch.arange(few, device=self.device))
             step(state)

@@ -9,6 +9,7 @@ tests/fast/recording/test_search.py, tests/fast/searching/test_fused_paths.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ def pending_hypotheses(
 ) -> PendingHypotheses:
     """`path_hypotheses` of steps that are joined on the GPU and copied to the host together."""
     copies = HostCopies(*join_steps(steps, len(request.max_lengths)))
+    request = replace(request, memory=None)  # on the GPU: the results outlive it
 
     def compute() -> HypothesisArrays:
         values = copies.arrays()

@@ -55,7 +55,7 @@ class CachedHistoryState(NamedTuple):
     layers: StackState
 
 
-def cached_history(state: LanguageModelState, tokens: int, return_attention: bool) -> Tree:
+def cached_history(state: LanguageModelState, tokens: int, **_: bool) -> Tree:
     """A state with storage for this many more tokens; without a history its shapes never change."""
     if state.history_RTD is None:
         return state

@@ -33,9 +33,11 @@ class CachedState(NamedTuple):
     cache: KVCache
 
     @staticmethod
-    def of(layers: tuple[KeysValues, ...], tokens: int, *, return_attention: bool) -> CachedState:
-        """The history of a plain state, with storage for at least ``tokens`` more tokens."""
-        cache = KVCache.of(layers, tokens)
+    def of(
+        layers: tuple[KeysValues, ...], tokens: int, *, return_attention: bool, is_written: bool = True
+    ) -> CachedState:
+        """The history of a plain state, with storage for at least ``tokens`` more tokens; see `KVCache.of`."""
+        cache = KVCache.of(layers, tokens, is_written=is_written)
         return CachedStateWithAttention(cache) if return_attention else CachedState(cache)
 
 

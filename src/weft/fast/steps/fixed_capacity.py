@@ -26,57 +26,35 @@ class HasCapacity(Protocol):
         """See `fixed_capacity`."""
 
 
-@runtime_checkable
-class Restartable(Protocol):
-    """A tree of fixed capacity that can be emptied."""
-
-    def restart(self) -> None:
-        """See `restart`."""
+def _cached(state: TransformerState | PrefixState, tokens: int, **options: bool) -> CachedState:
+    return CachedState.of(state.layers, tokens, **options)
 
 
-def _cached(state: TransformerState | PrefixState, tokens: int, return_attention: bool) -> CachedState:
-    return CachedState.of(state.layers, tokens, return_attention=return_attention)
+def _cached_lazy(state: LazyState, tokens: int, **options: bool) -> CachedState:
+    return _cached(state.copied(), tokens, **options)
 
 
-def _cached_lazy(state: LazyState, tokens: int, return_attention: bool) -> CachedState:
-    return _cached(state.copied(), tokens, return_attention)
-
-
-FIXED: dict[type, Callable[[Tree, int, bool], Tree]] = {
+FIXED: dict[type, Callable[..., Tree]] = {
     TransformerState: _cached,
     LazyState: _cached_lazy,
     PrefixState: _cached,
     LanguageModelState: cached_history,
 }
-"""States of the core, and what makes one of fixed capacity of them: (state, tokens, return_attention)."""
+"""States of the core, and what makes one of fixed capacity of them: (state, tokens, and `fixed_capacity`'s options)."""
 
 
-def fixed_capacity(tree: Tree, tokens: int, *, return_attention: bool) -> Tree:
+def fixed_capacity(tree: Tree, tokens: int, *, return_attention: bool, is_written: bool = True) -> Tree:
     """The tree with shapes that do not change for this many more tokens, where it can be given them.
 
-    ``return_attention``: whether the steps to come shall return attention weights.
+    ``return_attention``: whether the steps to come shall return attention weights; ``is_written``: whether they write
+    to this tree. If they write to a copy of it, storage of a cache without tokens takes no memory.
     """
     if type(tree) in FIXED:
-        return FIXED[type(tree)](tree, tokens, return_attention)
+        return FIXED[type(tree)](tree, tokens, return_attention=return_attention, is_written=is_written)
     if isinstance(tree, HasCapacity):
         return tree.with_capacity(tokens, return_attention=return_attention)
     if not isinstance(tree, tuple):
         return tree
-    branches = [fixed_capacity(branch, tokens, return_attention=return_attention) for branch in tree]
+    options = {"return_attention": return_attention, "is_written": is_written}
+    branches = [fixed_capacity(branch, tokens, **options) for branch in tree]
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
-
-
-def can_restart(tree: Tree) -> bool:
-    """Whether all of it can be emptied."""
-    if isinstance(tree, tuple) and not isinstance(tree, Restartable):
-        return all(can_restart(branch) for branch in tree)
-    return tree is None or isinstance(tree, Restartable)
-
-
-def restart(tree: Tree) -> None:
-    """Empty it in place: afterwards it is as `fixed_capacity` makes it of a state without tokens."""
-    if isinstance(tree, Restartable):
-        tree.restart()
-    elif isinstance(tree, tuple):
-        for branch in tree:
-            restart(branch)

@@ -38,21 +38,22 @@ class KVCache(NamedTuple):
         return self.rows_RT.shape[1]
 
     @classmethod
-    def of(cls, layers: tuple[KeysValues, ...], tokens: int) -> KVCache:
-        """The tokens of tensors that grow with each step, with storage for at least ``tokens`` more."""
+    def of(cls, layers: tuple[KeysValues, ...], tokens: int, *, is_written: bool = True) -> KVCache:
+        """The tokens of tensors that grow with each step, with storage for at least ``tokens`` more.
+
+        ``is_written``: whether steps will write to it, not to a copy; if not, empty storage is one zero, expanded.
+        """
         rows, heads, length, width = layers[0].keys.shape
         device = layers[0].keys.device
         capacity = -(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE + tokens
-        storage = layers[0].keys.new_zeros(len(layers), 2, rows, heads, capacity, width)  # one allocation for all
+        shape = (len(layers), 2, rows, heads, capacity, width)
+        keys = layers[0].keys
+        storage = keys.new_zeros(shape if length or is_written else ()).expand(shape)  # one allocation for all
         stored = tuple(KeysValues(*layer.unbind(0)) for layer in storage.unbind(0))
         if length:
             buffers = [part[:, :, :length] for layer in stored for part in layer]
             foreach_copy_(buffers, [part for layer in layers for part in layer])
         return cls(stored, _own_rows(rows, capacity, device), torch.full((1,), length, device=device))
-
-    def restart(self) -> None:
-        """The cache without tokens: whatever is stored after the last one is never read."""
-        self.length.zero_()
 
     def select_rows(self, rows: Tensor) -> KVCache:
         return self._replace(rows_RT=self.rows_RT.index_select(0, rows))
@@ -60,7 +61,7 @@ class KVCache(NamedTuple):
     def keep_rows(self, rows: Tensor) -> KVCache:
         """Only the given rows, copied to new storage."""
         kept = self.select_rows(rows)
-        layers = tuple(KeysValues(*(part.contiguous() for part in kept._stored(layer))) for layer in self.layers)
+        layers = tuple(map(kept._stored, self.layers))
         return self._replace(layers=layers, rows_RT=_own_rows(len(rows), self.capacity, rows.device))
 
     def with_capacity(self, tokens: int, *, return_attention: bool) -> KVCache:
@@ -123,8 +124,9 @@ class KVCache(NamedTuple):
 
     def _stored(self, layer: KeysValues) -> KeysValues:
         """A layer's keys and values (R, H, T, D) gathered by ``rows_RT``."""
-        positions_T = torch.arange(self.capacity, device=self.rows_RT.device)
-        return KeysValues(*(part.transpose(1, 2)[self.rows_RT, positions_T].transpose(1, 2) for part in layer))
+        device, heads = self.rows_RT.device, layer.keys.shape[1]
+        heads_H1, positions_T = torch.arange(heads, device=device)[:, None], torch.arange(self.capacity, device=device)
+        return KeysValues(*(part[self.rows_RT[:, None], heads_H1, positions_T] for part in layer))
 
 
 def attention_output(queries_RHD: Tensor, source: StepKeysValues, normalize: Normalizer = softmax) -> Tensor:

@@ -2,7 +2,7 @@
 
 Plain counterpart: ``matrix_ND.sum(0)`` in single precision. Tested in tests/fast/triton/test_column_sums.py.
 
-Each of `PARTS` programs sums every `PARTS`-th block of rows; a second kernel adds their sums, always in the same order.
+Each of P programs sums every P-th block of rows; a second kernel adds their sums, always in the same order.
 PyTorch's reduction over the first axis reaches a third of the memory bandwidth for matrices of these shapes.
 """
 
@@ -12,8 +12,9 @@ import triton.language as tl
 from torch import Tensor
 
 PARTS = 66
-"""Partial sums: half the multiprocessors of an H200."""
-TILES = {1024: (32, 256), 1 << 30: (16, 512)}
+"""Partial sums: half the multiprocessors of an H200. Of narrow matrices, which have one tile of columns, four times."""
+NARROW = 128
+TILES = {64: (128, 64), NARROW: (64, 128), 1024: (32, 256), 1 << 30: (16, 512)}
 """The rows and columns that a program reads at a time, by the largest width of a matrix."""
 
 
@@ -59,9 +60,10 @@ def column_sums(matrix_ND: Tensor) -> Tensor:
     """(D,) the sums of the columns, in single precision."""
     rows, width = matrix_ND.shape
     assert matrix_ND.stride(1) == 1
-    partials_1PD = torch.empty((1, PARTS, width), dtype=torch.float32, device=matrix_ND.device)
+    parts = PARTS if width > NARROW else 4 * PARTS
+    partials_1PD = torch.empty((1, parts, width), dtype=torch.float32, device=matrix_ND.device)
     tile_r, tile_w = next(tile for limit, tile in TILES.items() if width <= limit)
-    _partial_sums[(PARTS, triton.cdiv(width, tile_w))](
+    _partial_sums[(parts, triton.cdiv(width, tile_w))](
         matrix_ND, partials_1PD, rows, width, matrix_ND.stride(0), tile_r=tile_r, tile_w=tile_w, num_warps=8
     )
     return add_partials(partials_1PD)[0]

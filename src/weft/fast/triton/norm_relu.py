@@ -14,10 +14,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from weft.fast.triton.column_sums import add_partials
+
 TILE = 4096
 """Values that a program holds at a time."""
-PROGRAMS = 528
-"""Programs of the backward kernel: four for each multiprocessor of an H100 or H200."""
+PROGRAMS = 1056
+"""Programs of the backward kernel: eight for each multiprocessor of an H100 or H200."""
 
 
 @triton.jit
@@ -61,9 +63,9 @@ def _backward(  # type: ignore[no-untyped-def]
         slope = tl.sum(g * normalized, 1) / width
         g = (g - mean[:, None] - normalized * slope[:, None]) * scale[:, None]
         tl.store(x_gradient + at, g.to(x_gradient.dtype.element_ty), mask=is_value)
-    at = tl.program_id(0) * 2 * width + d
+    at = tl.program_id(0) * width + d
     tl.store(partial + at, weight_sum, mask=d < width)
-    tl.store(partial + width + at, bias_sum, mask=d < width)
+    tl.store(partial + tl.num_programs(0) * width + at, bias_sum, mask=d < width)
 
 
 class _NormReLU(torch.autograd.Function):
@@ -84,12 +86,12 @@ class _NormReLU(torch.autograd.Function):
         (count, width), x_gradient_ND = x_ND.shape, torch.empty_like(x_ND)
         rows, tile = _block(width)
         programs = max(min(PROGRAMS, triton.cdiv(count, rows)), 1)
-        partial_P2D = x_ND.new_empty(programs, 2, width, dtype=torch.float32)
+        partial_2PD = x_ND.new_empty(2, programs, width, dtype=torch.float32)
         gradient_ND = gradient_ND.contiguous()
         _backward[(programs,)](
-            x_ND, weight_D, bias_D, gradient_ND, x_gradient_ND, partial_P2D, count, width, ctx.epsilon, rows, tile
+            x_ND, weight_D, bias_D, gradient_ND, x_gradient_ND, partial_2PD, count, width, ctx.epsilon, rows, tile
         )
-        weight_gradient_D, bias_gradient_D = partial_P2D.sum(0).to(weight_D.dtype)
+        weight_gradient_D, bias_gradient_D = add_partials(partial_2PD).to(weight_D.dtype)
         return x_gradient_ND, weight_gradient_D, bias_gradient_D, None
 
 

@@ -19,6 +19,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from weft.fast.triton.column_sums import column_sums
+
 OUTSIDE = -1
 """The index of what lies outside of a picture."""
 WEIGHT_PROGRAMS = 1024
@@ -158,7 +160,7 @@ def gathered_product(
         x_NC, table_TN, weight_TCO, bias_O, residual_NO, y_NO, positions, outputs,
         taps=taps, width=width, has_bias=bias_O is not None, has_residual=residual_NO is not None,
         precision=_precision(), rows=128, columns=columns, depth=depth,
-        num_warps=8 if columns >= 128 else 4, num_stages=3,
+        num_warps=8 if columns >= 128 else 4, num_stages=3 if columns >= 128 else 5,
     )  # fmt: skip
     return y_NO
 
@@ -211,7 +213,7 @@ class _Convolution(torch.autograd.Function):
         return (
             x_gradient_NC,
             weight_TCO.permute(2, 1, 0).reshape(weight.shape).to(weight.dtype),
-            gradient_NO.sum(0, dtype=torch.float32).to(weight.dtype),
+            column_sums(gradient_NO).to(weight.dtype),
             gradient_NO if ctx.has_residual else None,
             None,
         )

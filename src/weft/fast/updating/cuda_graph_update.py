@@ -5,6 +5,7 @@ is a thousand small kernels, each launched from Python. Here batches are padded 
 number of tokens; forward, backward, clipping and optimizer step are captured once and then replayed as one launch. The
 number of rows and their maximum length vary: there is one graph for each of a few combinations. If a run is long enough
 to pay for it, layers of a Transformer that have no kernels in weft are compiled too, once for all layers of a side.
+Pictures are filled up in the same way (`weft.fast.updating.static_pictures`).
 
 The result equals that of `PlainUpdate`: tests/contracts/test_gpu.py.
 """
@@ -15,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,14 +30,14 @@ from weft.fast.layers.transformer import has_kernels
 from weft.fast.recording.compilation import Rehearsals, compiles_ahead, rehearse, wait_for_preparation
 from weft.fast.recording.recorder import Recorder
 from weft.fast.torch_private import maybe_mark_dynamic
+from weft.fast.updating.static_pictures import PictureKey, PictureShape, captured_stem
+from weft.fast.updating.static_sides import StaticSide, bucket_length, pad, padded_rows
 from weft.models.architecture import architecture_of
 from weft.models.interface import HasOutputLayer, HasTargetLogProbabilities, Model
 from weft.models.recurrent import has_recurrence
 from weft.models.transformer import TransformerLayer, transformer_stacks
-from weft.ragged import FixedLayout, Ragged
 from weft.recipe import TrainingSettings
 from weft.runtime.switches import allow_tf32
-from weft.text.specials import BEGIN
 from weft.training.consistency import consistency_loss
 from weft.training.loss import IGNORE_INDEX, Loss, forced_pass
 from weft.training.update import PlainUpdate, TrainingContext, UpdateResult, UpdateStatistics, autocast
@@ -68,8 +69,9 @@ def can_capture(model: Model, settings: TrainingSettings, device: torch.device) 
         return False
     if settings.distillation:  # a teacher's forward pass has other shapes
         return False
-    has_loss = isinstance(model, HasOutputLayer | HasTargetLogProbabilities)
-    return has_loss and architecture_of(model).fixed_shapes
+    if not isinstance(model, HasOutputLayer | HasTargetLogProbabilities):
+        return False
+    return architecture_of(model).fixed_shapes or (captured_stem(model) is not None and not settings.coverage_loss)
 
 
 def layers_to_compile(model: Model, settings: TrainingSettings) -> list[TransformerLayer]:
@@ -142,6 +144,10 @@ class StaticShape(NamedTuple):
     def _rounded(self, rows: int, source_length: int, target_length: int) -> GraphKey:
         return GraphKey(math.ceil(rows / self.row_multiple) * self.row_multiple, source_length, target_length)
 
+    def source_side(self, key: GraphKey, device: torch.device) -> StaticSide:
+        """Static memory for the sources of a key."""
+        return StaticSide(self.source_tokens, key.max_source_length, key.rows, device)
+
     def likely_keys(self) -> list[GraphKey]:
         """Keys that need all kernels that the batches of a corpus are likely to need: of rows full of padding.
 
@@ -183,57 +189,20 @@ def static_shape(corpus_size: CorpusSize, batch_tokens: int, *, recurrent: bool)
     return StaticShape(source_tokens, target_tokens, *lengths, row_multiple, buckets)
 
 
-def bucket_length(length: int, max_length: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds a length, but never more than the longest row of the corpus: a model with learned
-    positions may have no more."""
-    return min(next((bucket for bucket in buckets if length <= bucket), max_length), max_length)
-
-
-def padded_rows(lengths: Tensor, tokens: int, max_length: int) -> int:
-    """The number of rows after padding to ``tokens`` tokens with rows of at most ``max_length``."""
-    return len(lengths) + math.ceil((tokens - int(lengths.sum())) / max_length) if tokens else len(lengths)
-
-
-def pad(values: Tensor, count: int, padding: int) -> Tensor:
-    """``values`` followed by padding, ``count`` in all."""
-    padded = torch.full((count,), padding, dtype=values.dtype)
-    padded[: len(values)] = values
-    return padded
-
-
-class StaticSide:
-    """One side of a batch in static memory, into which batches are copied."""
-
-    def __init__(self, tokens: int, max_length: int, rows: int, device: torch.device) -> None:
-        self.tokens, self.max_length, self.rows = tokens, max_length, rows
-        no_lengths = torch.zeros(0, dtype=torch.int64)
-        self.layout = FixedLayout(self.padded_lengths(no_lengths), device, longest=max_length)
-        self.values = torch.zeros(tokens, dtype=torch.int64, device=device)
-
-    def padded_lengths(self, lengths: Tensor) -> Tensor:
-        """The lengths of a batch's rows, then those of the padding rows, then zeros."""
-        full_rows, rest = divmod(self.tokens - int(lengths.sum()), self.max_length) if self.tokens else (0, 0)
-        padding = [self.max_length] * full_rows + ([rest] if rest else [])
-        empty_rows = self.rows - len(lengths) - len(padding)
-        return torch.cat([lengths, torch.tensor(padding + [0] * empty_rows, dtype=torch.int64)])
-
-    def copy_from(self, batch: Ragged) -> None:
-        """Copy a batch here, padded."""
-        if not self.tokens:  # the sources of a language model
-            return
-        self.layout.assign(self.padded_lengths(batch.lengths))
-        self.values.copy_(pad(batch.values, self.tokens, BEGIN).pin_memory(), non_blocking=True)
-
-    def ragged(self) -> Ragged:
-        return Ragged(self.values, self.layout)
+def static_shape_of(model: Model, corpus_size: CorpusSize, batch_tokens: int) -> Any:
+    """The `StaticShape` of a corpus or, of pictures, the `PictureShape`."""
+    stem = captured_stem(model)
+    if stem is not None:
+        return PictureShape(stem, corpus_size, batch_tokens)
+    return static_shape(corpus_size, batch_tokens, recurrent=has_recurrence(model))
 
 
 class CapturedUpdate:
     """Static memory for the batches of one key and, once captured, the graph that works on it."""
 
-    def __init__(self, update: CudaGraphUpdate, key: GraphKey) -> None:
+    def __init__(self, update: CudaGraphUpdate, key: GraphKey | PictureKey) -> None:
         shape, device = update.shape, update.device
-        self.source = StaticSide(shape.source_tokens, key.max_source_length, key.rows, device)
+        self.source = shape.source_side(key, device)
         self.inputs = StaticSide(shape.target_tokens, key.max_target_length, key.rows, device)
         self.targets = torch.zeros(shape.target_tokens, dtype=torch.int64, device=device)
         self.target_tokens = torch.ones((), device=device)
@@ -260,7 +229,7 @@ class CudaGraphUpdate(PlainUpdate):
     ) -> None:
         super().__init__(model, optimizer, context)
         self.device = context.device
-        self.shape = static_shape(corpus_size, self.settings.batch_tokens, recurrent=has_recurrence(model))
+        self.shape = static_shape_of(model, corpus_size, self.settings.batch_tokens)
         self.learning_rate = torch.zeros((), device=self.device)
         self.statistics = torch.zeros(2, device=self.device)  # loss and gradient norm
         self.recorder: Recorder[CapturedUpdate] = Recorder(math.inf)  # keys are few

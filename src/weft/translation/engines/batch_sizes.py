@@ -8,7 +8,7 @@ state has s bytes after one token and g more for each further one, a search need
 
 bytes (tests/translation/engines/test_batch_sizes.py compares it with what a search takes). Sentences are searched in
 batches that need no more than `search.memory` allows; with ``search.batch_tokens`` = "auto", on a GPU, a batch may take
-half of that, and the other half is for what is kept between batches. A search of one sentence whose first step alone
+all of it but a sixteenth, which is for what is kept between batches. A search of one sentence whose first step alone
 needs more than half of the available memory is refused; the rest depends on when its outputs end, so it is not refused
 for that.
 """
@@ -26,6 +26,7 @@ from weft.errors import SearchError
 from weft.ragged import budget_slices
 from weft.recipe.search import SearchSettings
 from weft.runtime.devices import device_memory, gigabytes
+from weft.runtime.replaceable import replaceable
 from weft.search.interface import StepModel
 from weft.text.id_rows import IdRows
 from weft.translation.engines.interface import TranslationRequest
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 SMALL_SEARCH = 2**26
 """Hypotheses times vocabulary (and 1,000) up to which nothing is estimated: the scores of a step take 256 MB."""
 SCORE_BYTES, STATE_COPIES, ROW_BYTES, RECORD_BYTES = 24, 3, 2000, 200
+KEPT = 16
+"""On a GPU, one part in so many of the memory of a search is for what is kept between batches."""
 USABLE = 0.5
 """The part of the available memory that a search of one sentence may take."""
 CPU_BATCH_TOKENS = 4_096
@@ -73,15 +76,22 @@ class StepSize(NamedTuple):
     state: int
     growth: int
     """Growth of the state per token."""
+    logits: int = 0
+    memory: int = 0
+    """The encoder's output for a source, whose length is the next field."""
+    source_length: int = 1
 
     @classmethod
-    def measure(cls, model: StepModel, memory: Tree, begin: int, device: torch.device) -> StepSize:
+    def measure(
+        cls, model: StepModel, memory: Tree, begin: int, device: torch.device, *, source_length: int = 1
+    ) -> StepSize:
         """From two steps of one hypothesis."""
         token = torch.full((1,), begin, device=device)
         logits, state, _ = model.step(token, model.start(memory), memory)
         first = _bytes(state)
         _, state, _ = model.step(token, state, memory)
-        return cls(logits.shape[-1], first, max(_bytes(state) - first, 0))
+        growth = max(_bytes(state) - first, 0)
+        return cls(logits.shape[-1], first, growth, logits.nbytes, _bytes(memory), source_length)
 
     def one_step(self) -> int:
         return SCORE_BYTES * self.vocabulary + STATE_COPIES * self.state + ROW_BYTES
@@ -106,26 +116,44 @@ def memory_limit(settings: SearchSettings, available: int) -> int:
 
 
 def memory_slices(
-    request: TranslationRequest, size: StepSize, *, max_lengths: Sequence[int], limit: int
+    request: TranslationRequest,
+    size: StepSize,
+    *,
+    max_lengths: Sequence[int],
+    limit: int,
+    device: torch.device | str = "cpu",
 ) -> list[slice]:
     """Consecutive sentences, in the order of their lengths, in batches as large as ``limit`` bytes allow.
 
-    Never more than `MAX_HYPOTHESES` at a time, which is all that helps.
+    The longest come first: what is kept of the first batch has room for the others. Never more than `MAX_HYPOTHESES` at
+    a time, which is all that helps.
     """
-    count = HypothesisCount.of(request).number
-    most = max(MAX_HYPOTHESES // count, 1)
-    sentences = len(request.sources)
-    width = _longest_source(request) if request.return_attention else 0
-    lengths = np.maximum.accumulate(np.array(max_lengths, dtype=np.int64))
-    bytes_B = count * (size.one_step() + (lengths - 1) * size.later_steps(length=2, source_length=width))
+    most = max(MAX_HYPOTHESES // HypothesisCount.of(request).number, 1)
+    bytes_B = sentence_bytes(request, size, np.maximum.accumulate(np.array(max_lengths, dtype=np.int64)), device)
     slices: list[slice] = []
-    start = 0
-    while start < sentences:
-        fits = np.arange(1, sentences - start + 1) * bytes_B[start:] <= limit
-        stop = start + min(max(int(fits.sum()), 1), most)
+    stop = len(request.sources)
+    while stop:
+        fits = max(min(limit // int(bytes_B[stop - 1]), most), 1)
+        start = max(stop - fitting_batch(fits, device), 0)
         slices.append(slice(start, stop))
-        start = stop
+        stop = start
     return slices
+
+
+@replaceable
+def sentence_bytes(
+    request: TranslationRequest, size: StepSize, max_lengths_B: Rows, device: torch.device | str
+) -> Rows:
+    """(B,) the bytes that every sentence takes of a batch, of which this one is the longest."""
+    width = _longest_source(request) if request.return_attention else 0
+    later_B = (max_lengths_B - 1) * size.later_steps(length=2, source_length=width)
+    return HypothesisCount.of(request).number * (size.one_step() + later_B)
+
+
+@replaceable
+def fitting_batch(most: int, device: torch.device | str) -> int:
+    """The number of sentences in a batch of at most so many: as many."""
+    return most
 
 
 def _longest_source(request: TranslationRequest) -> int:
@@ -171,18 +199,17 @@ class BatchPlanner:
         if self.engine.device.type == "cuda" and request.settings.memory != self.applied_share:
             self.applied_share = request.settings.memory
             available = device_memory(self.engine.device) or 0
-            self.engine.execution.set_memory_limit(memory_limit(request.settings, available) // 2)
+            self.engine.execution.set_memory_limit(memory_limit(request.settings, available) // KEPT)
+        if self._chooses_by_memory(request):
+            yield from self._batches(request)
+            return
         for rows in self._batches(request):
             size = self._rows_at_once(request.select(rows))
             yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _rows_at_once(self, request: TranslationRequest) -> int:
         """The number of rows of a batch that fit in memory: all of them, unless the search is large."""
-        if (
-            self._chooses_by_memory(request)
-            or self._is_small(request)
-            or request.settings.kind in ("exact", "exhaustive")
-        ):
+        if self._is_small(request) or request.settings.kind in ("exact", "exhaustive"):
             return len(request.sources)
         lengths = request.max_lengths(self.engine.model)
         return sentences_at_once(request, self._step_size(request), max_lengths=lengths, device=self.engine.device)
@@ -206,7 +233,9 @@ class BatchPlanner:
         if self.step_size is None or (request.prompts and lengths[longest] > self.measured_prompt):
             model, memory = self.engine.encode(request.select([longest]))
             with torch.no_grad():
-                self.step_size = StepSize.measure(model, memory, request.start[-1], self.engine.device)
+                self.step_size = StepSize.measure(
+                    model, memory, request.start[-1], self.engine.device, source_length=int(lengths[longest])
+                )
             self.measured_prompt = int(lengths[longest])
         return self.step_size
 
@@ -232,7 +261,8 @@ class BatchPlanner:
         if self._is_small(request) or (available := device_memory(self.engine.device)) is None:
             return [slice(0, len(request.sources))] if request.sources else []
         limit = memory_limit(request.settings, available)
-        self.engine.execution.set_memory_limit(limit // 2)
+        self.engine.execution.set_memory_limit(limit // KEPT)
         size, max_lengths = self._step_size(request), request.max_lengths(self.engine.model)
         sentences_at_once(request, size, max_lengths=max_lengths, device=self.engine.device)  # fails if it is none
-        return memory_slices(request, size, max_lengths=max_lengths, limit=limit // 2)
+        limit, device = limit - limit // KEPT, self.engine.device
+        return memory_slices(request, size, max_lengths=max_lengths, limit=limit, device=device)

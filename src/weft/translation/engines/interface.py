@@ -78,6 +78,10 @@ class TranslationRequest:
         """Candidates of a step of greedy search or sampling that a trace contains."""
         return TRACED_CANDIDATES if self.observer is None else OBSERVED_CANDIDATES
 
+    def without_texts(self) -> TranslationRequest:
+        """The request as an engine reads it, without texts that would be selected for every batch."""
+        return replace(self, sources=IdRows.of(self.sources), texts=(), shown=(), terms=())
+
     def parts(self, size: int) -> Iterator[TranslationRequest]:
         """The texts of the request in parts of at most ``size``."""
         for start in range(0, len(self.texts), size):

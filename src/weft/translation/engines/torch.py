@@ -144,7 +144,7 @@ class TorchEngine:
 
     def batches(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
         """The results of each batch as soon as it was searched."""
-        request = replace(request, sources=IdRows.of(request.sources))
+        request = request.without_texts()
         results = self._search_one(request) if self._is_one_small(request) else self.execution.search(self, request)
         return self.report(request, results)
 
@@ -172,7 +172,7 @@ class TorchEngine:
                 translating.done += len(rows)
 
     def begin(self, request: TranslationRequest) -> PreparableSearch | None:
-        return self.execution.begin(self, replace(request, sources=IdRows.of(request.sources)))
+        return self.execution.begin(self, request.without_texts())
 
     def idle_event(self) -> Event | None:
         return self.execution.idle_event()
@@ -276,6 +276,8 @@ class TorchEngine:
     def _required(self, request: TranslationRequest) -> list[list[Sequence[Sequence[int]]]]:
         """The terms that the output of each source contains: those of the request, and the phrases of the settings."""
         phrases = [[phrase] for phrase in self._phrases("required", request.settings.required)]
+        if not phrases and not request.required:
+            return []
         return [[*terms, *phrases] for terms in request.required or [()] * len(request.sources)]
 
     def _phrases(self, setting: str, phrases: Sequence[str]) -> list[list[int]]:

@@ -68,8 +68,10 @@ def command(
 def summary(model: ConfidenceModel) -> list[str]:
     """A few lines: what was fitted, and which confidence keeps which precision."""
     auroc = "" if model.auroc is None else f"; AUROC {model.auroc:.3f}"
+    effect = model.design_effect
     lines = [
         f"Right: {model.right}. {model.accuracy:.1%} of {model.outputs:,} validation outputs{auroc}",
+        *([f"Outputs of the same first column are right or wrong together: {effect:.1f} count as one"] * (effect > 1)),
         "",
         "precision target   confidence   outputs accepted",
     ]
