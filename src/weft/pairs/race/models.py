@@ -43,7 +43,6 @@ from weft.runtime.activity import activity
 from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
-
 FORMAL_METRIC = "token_match"
 """The metric of formal languages. On questions that are translated into SQL, students of two teachers were 2 to 4
 points below them, and a model of twice the steps above (benchmarks/RESULTS.md)."""
