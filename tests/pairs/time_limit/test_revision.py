@@ -201,9 +201,9 @@ def _run(recipe: Recipe, options: TrainingOptions, clock: _Clock, folder: Path) 
         return [clock.passing(event) for event in events]
 
 
-@pytest.mark.parametrize(("share", "steps"), [(800.0, 765), (500.0, 475), (400.0, 1_900)])
+@pytest.mark.parametrize(("share", "steps"), [(800.0, 765), (500.0, 475), (400.0, 545), (150.0, 545)])
 def test_one_of_several_models_keeps_to_its_share(slow: Any, tmp_path: Path, share: float, steps: int) -> None:
-    """Each step takes ten times as long as planned; where a share is too short for a model, one has all of the time."""
+    """Each step takes ten times as long as planned; where a share is too short for a model, it is one of two."""
     recipe, options, clock = slow()
     event = Fitted(0, 33.0, 1_000, 900, 0.1, 20, 0.0, 100.0, share_seconds=share)
     options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 2_000.0))
@@ -212,7 +212,19 @@ def test_one_of_several_models_keeps_to_its_share(slow: Any, tmp_path: Path, sha
     plan = [event for event in events if isinstance(event, Fitted)][-1]
     finished = events[-1]
     assert isinstance(finished, Finished) and finished.step == pytest.approx(steps, abs=30)
-    assert first.step <= 251 and plan.share_seconds == (share if share > 450.0 else None)
+    of_two = pytest.approx(2_000.0 / 3.5, abs=1.0)
+    assert first.step <= 251 and plan.share_seconds == (share if share > 450.0 else of_two)
+
+
+def test_a_model_that_is_too_slow_for_two_has_all_of_the_time(slow: Any, tmp_path: Path) -> None:
+    recipe, options, clock = slow()
+    event = Fitted(0, 25.0, 1_000, 900, 0.1, 20, 0.0, 100.0, share_seconds=300.0)
+    options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 1_500.0))
+    events = _run(recipe, options, clock, tmp_path / "run")
+    plan = [event for event in events if isinstance(event, Fitted)][-1]
+    finished = events[-1]
+    assert isinstance(finished, Finished) and finished.step == pytest.approx(1_430, abs=60)
+    assert plan.share_seconds is None
 
 
 def test_a_run_that_was_measured_ten_times_too_slow_is_extended(slow: Any, tmp_path: Path) -> None:
