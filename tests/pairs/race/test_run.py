@@ -249,7 +249,7 @@ def test_the_longest_model_is_the_run_where_validation_pairs_cannot_tell(monkeyp
     assert of_kind(events, TimeUsed)[0].reason.startswith("validation pairs cannot tell which of several models")
 
 
-def test_models_that_copy_have_no_student() -> None:
+def test_models_that_copy_and_those_of_formal_languages_have_no_student() -> None:
     """Their students were worse than they are, and a longer training is better than several."""
 
     def further(name: str) -> models.FurtherModels:
@@ -259,6 +259,7 @@ def test_models_that_copy_have_no_student() -> None:
 
     copying, other = further("django"), further("multi30k-transformer")
     assert (copying.distill, copying.planned) == (None, 1)
+    assert (further("text2sql").distill, further("text2sql").planned) == (None, 1)
     assert (other.distill, other.planned) == (run_module.distill_ensemble, models.MAX_MODELS)
 
 

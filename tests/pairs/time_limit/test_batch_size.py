@@ -36,7 +36,7 @@ def launching(tokens: int) -> Speed:
         (computing, 400.0, 1_024),  # three quarters of 384 s for a quarter of 1,000 steps
         (computing, 300.0, 512),
         (computing, 150.0, 256),
-        (computing, 10.0, 128),
+        (computing, 10.0, 256),
         (launching, 10.0, 1_024),
     ],
 )
@@ -49,9 +49,9 @@ def test_batches_are_halved_as_long_as_that_gives_more_updates(
     assert best.speed == (measured if tokens == 1_024 else machine(tokens)._replace(loss=3.0, sentence=4.0))
 
 
-def test_small_batches_and_an_eighth_are_the_limits() -> None:
-    assert batch_for(BatchSpeed(200, computing(200)), computing, seconds=1.0, steps=1_000).tokens == 200
-    assert batch_for(BatchSpeed(1 << 14, computing(1 << 14)), computing, seconds=1.0, steps=1_000).tokens == 1 << 11
+def test_small_batches_and_a_quarter_are_the_limits() -> None:
+    assert batch_for(BatchSpeed(500, computing(500)), computing, seconds=1.0, steps=1_000).tokens == 500
+    assert batch_for(BatchSpeed(1 << 14, computing(1 << 14)), computing, seconds=1.0, steps=1_000).tokens == 1 << 12
 
 
 @pytest.mark.parametrize("fits_batch", [True, False])

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import weft
+from weft.pairs.race.plan import MODEL_SAFETY
 from weft.pairs.time_limit import revision as revisions
+from weft.pairs.time_limit.budget import DISTILLATION, Speed, fit_settings, lengthened
 from weft.pairs.time_limit.revision import MAX_REVISIONS, ObservedPace, Pace, Revised, revise_settings, train_revised
 from weft.recipe import Recipe, TrainingSettings
 from weft.recipe.data import NamedCorpus
@@ -199,9 +201,9 @@ def _run(recipe: Recipe, options: TrainingOptions, clock: _Clock, folder: Path) 
         return [clock.passing(event) for event in events]
 
 
-@pytest.mark.parametrize(("share", "steps"), [(800.0, 765), (500.0, 1_900)])
+@pytest.mark.parametrize(("share", "steps"), [(800.0, 765), (500.0, 475), (400.0, 545), (150.0, 545)])
 def test_one_of_several_models_keeps_to_its_share(slow: Any, tmp_path: Path, share: float, steps: int) -> None:
-    """Each step takes ten times as long as planned; where a share is too short for a model, one has all of the time."""
+    """Each step takes ten times as long as planned; where a share is too short for a model, it is one of two."""
     recipe, options, clock = slow()
     event = Fitted(0, 33.0, 1_000, 900, 0.1, 20, 0.0, 100.0, share_seconds=share)
     options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 2_000.0))
@@ -210,7 +212,19 @@ def test_one_of_several_models_keeps_to_its_share(slow: Any, tmp_path: Path, sha
     plan = [event for event in events if isinstance(event, Fitted)][-1]
     finished = events[-1]
     assert isinstance(finished, Finished) and finished.step == pytest.approx(steps, abs=30)
-    assert first.step <= 251 and plan.share_seconds == (share if share == 800.0 else None)
+    of_two = pytest.approx(2_000.0 / 3.5, abs=1.0)
+    assert first.step <= 251 and plan.share_seconds == (share if share > 450.0 else of_two)
+
+
+def test_a_model_that_is_too_slow_for_two_has_all_of_the_time(slow: Any, tmp_path: Path) -> None:
+    recipe, options, clock = slow()
+    event = Fitted(0, 25.0, 1_000, 900, 0.1, 20, 0.0, 100.0, share_seconds=300.0)
+    options = options._replace(fit=lambda run: FittedRun(run.recipe, event, 1_500.0))
+    events = _run(recipe, options, clock, tmp_path / "run")
+    plan = [event for event in events if isinstance(event, Fitted)][-1]
+    finished = events[-1]
+    assert isinstance(finished, Finished) and finished.step == pytest.approx(1_430, abs=60)
+    assert plan.share_seconds is None
 
 
 def test_a_run_that_was_measured_ten_times_too_slow_is_extended(slow: Any, tmp_path: Path) -> None:
@@ -300,3 +314,53 @@ def test_without_a_time_limit_there_is_no_plan(tiny: Tiny, tmp_path: Path) -> No
     recipe = tiny({"training.steps": 30, "training.validate_every": 0})
     events = [*train_revised(recipe, tmp_path / "run", TrainingOptions())]
     assert not any(isinstance(event, Revised | Fitted) for event in events)
+
+
+class _Plan:
+    """A plan of 400 s at 6 ms an update, as of Multi30k, where updates take longer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = _Clock()
+        monkeypatch.setattr(revisions, "time", self.clock)
+        self.recipe = weft.load_recipe("multi30k-transformer")
+        changes = {"steps": 8_500, "validate_every": 425, "warmup": 850, "valid_sentences": 1_000, "patience": 10}
+        settings = self.recipe.training.model_copy(update=changes)
+        self.speed = Speed(step=0.006, startup=8.0, loss=0.3, sentence=0.0012)
+        divided = lengthened(settings, self.speed, 385.0, 1_000)
+        self.fitted = fit_settings(divided.settings, self.speed, 385.0, 1_000)
+        self.settings, self.models, self.share = self.fitted.settings, divided.models, divided.share(385.0)
+
+    def train(self, step_seconds: float, share: float | None, recipe_steps: int) -> float:
+        """Train a model by the plan, and with its revision; returns how long that took."""
+        options: Any = None
+        plan, start = revisions.PlannedTraining(options), self.clock.now
+        counts = self.settings.steps, recipe_steps, self.speed.step, self.fitted.validations
+        event = Fitted(0, 6.7, *counts, self.fitted.validation_seconds, 0.0, share_seconds=share)
+        recipe = self.recipe.model_copy(update={"training": self.settings})
+        plan.fitted, plan.start = FittedRun(recipe, event, 385.0), start
+        observed, step = ObservedPace(), 0
+        while step < self.settings.steps and self.clock.now < 385.0:
+            step += 1
+            self.clock.now += step_seconds
+            observed.add(_step(step))
+            if (revision := plan.revision(step, observed)) is not None:
+                plan.fitted, observed = revision.fitted, ObservedPace()
+                plan.revisions, self.settings = plan.revisions + 1, revision.fitted.recipe.training
+            if step % self.settings.validate_every == 0:
+                self.clock.now += 1.6
+                observed.add(Validation(step, 1.0, 1.0, outputs=1_000))
+        self.clock.now += 2 * 1.6
+        return self.clock.now - start
+
+
+@pytest.mark.parametrize("second", [0.014, 0.02])
+def test_two_models_that_are_slower_than_planned_leave_their_student_its_share(
+    monkeypatch: pytest.MonkeyPatch, second: float
+) -> None:
+    """Before, the student had 90 s of 170: the first model took what it needed at the speed that was observed."""
+    plan = _Plan(monkeypatch)
+    assert plan.models == 2 and plan.share == pytest.approx(110.0)
+    first = plan.train(0.014, plan.share, 8_500)
+    assert 0.5 * 8_500 <= plan.settings.steps < 8_500 and first <= 110.0
+    assert plan.train(second, MODEL_SAFETY * first, 0) <= 1.08 * first
+    assert 385.0 - plan.clock.now >= 0.95 * DISTILLATION * 110.0

@@ -43,6 +43,10 @@ from weft.runtime.activity import activity
 from weft.training.events import Event, Finished, Fitted, Started, Step, Validation
 from weft.training.train import Events, FittedRun, NewRun, TrainingOptions
 
+FORMAL_METRIC = "token_match"
+"""The metric of formal languages. On questions that are translated into SQL, students of two teachers were 2 to 4
+points below them, and a model of twice the steps above (benchmarks/RESULTS.md)."""
+
 
 class DistillationInputs(NamedTuple):
     """Models whose ensemble is better than the best of them: what a distillation into one model starts from."""
@@ -72,10 +76,11 @@ class FurtherModels:
         self.metric = run.recipe.training.metric
         self.by_length = run.recipe.training.choose == "last"
         """Whether the model that was trained the longest is the best, since validation pairs cannot tell."""
-        copies = run.recipe.model.copies
-        self.distill = None if copies else distill
-        self.planned = 1 if copies or self.by_length else MAX_MODELS
-        """The number of models that the time is divided among: one where students are poor, as those that copy are."""
+        poor_students = run.recipe.model.copies or self.metric == FORMAL_METRIC
+        self.distill = None if poor_students else distill
+        self.planned = 1 if poor_students or self.by_length else MAX_MODELS
+        """The number of models that the time is divided among: one where students are poor, those of models that copy
+        and those of formal languages."""
         self.models: list[TrainedModel] = []
         self.folders = [run.folder]
         """Run folders of the models, the best one first."""

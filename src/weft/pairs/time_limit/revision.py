@@ -21,11 +21,12 @@ import torch
 
 from weft.data.preparation import PreparedCorpus
 from weft.pairs.time_limit.budget import (
+    DISTILLATION,
     GOOD_VALIDATIONS,
     MAX_LENGTHENING,
     MIN_SENTENCES,
     SAFETY,
-    SHORTEST,
+    SHORTEST_OBSERVED,
     VALIDATION_SHARE,
     fit_warmup,
     whole_intervals,
@@ -259,16 +260,8 @@ class PlannedTraining:
         closing_validations = 2 if training.averages else 1
         closing_seconds = max(pace.validation - event.validation_seconds, 0.0) * closing_validations
         deadline -= closing_seconds
-        divided = event.share_seconds is not None
-        left = self._end(deadline) - now - divided * closing_validations * pace.validation
-        most_steps = event.recipe_steps if divided else int(self.lengthening * event.recipe_steps)
-        settings = revise_settings(training, step, pace, left, most_steps=most_steps)
-        if divided and settings is not None and settings.steps < SHORTEST * event.recipe_steps:
-            event = replace(event, share_seconds=None)
-            self.fitted = self.fitted._replace(event=event)
-            alone = training.model_copy(update={"patience": 0})
-            most_steps = int(MAX_LENGTHENING * event.recipe_steps)
-            settings = revise_settings(alone, step, pace, deadline - now, most_steps=most_steps)
+        settings = self._settings(step, pace, deadline)
+        event = self.fitted.event
         if settings is None or settings.steps < max(
             getattr(corpus, "first_step", 1) for corpus in as_list(recipe.data.train)
         ):
@@ -297,6 +290,29 @@ class PlannedTraining:
             event.validation_seconds,
         )
         return Revision(FittedRun(recipe.model_copy(update={"training": settings}), fitted, deadline), revised)
+
+    def _settings(self, step: int, pace: Pace, deadline: float) -> TrainingSettings | None:
+        """Settings that fit; None if those there are do.
+
+        One of several models keeps to its share or, if that is too short for it, to that of one of two; if that is too
+        short as well, it has all of the time, alone.
+        """
+        assert self.fitted is not None
+        event, training, now = self.fitted.event, self.fitted.recipe.training, time.monotonic()
+        if event.share_seconds is None:
+            most_steps = int(self.lengthening * event.recipe_steps)
+            return revise_settings(training, step, pace, deadline - now, most_steps=most_steps)
+        of_two = (deadline - self.start) / (2 + DISTILLATION)
+        for share in (event.share_seconds, max(of_two, event.share_seconds)):
+            self.fitted = self.fitted._replace(event=replace(event, share_seconds=share))
+            left = self._end(deadline) - now - (2 if training.averages else 1) * pace.validation
+            settings = revise_settings(training, step, pace, left, most_steps=event.recipe_steps)
+            if settings is None or settings.steps >= SHORTEST_OBSERVED * event.recipe_steps:
+                return settings
+        self.fitted = self.fitted._replace(event=replace(event, share_seconds=None))
+        alone = training.model_copy(update={"patience": 0})
+        most_steps = int(MAX_LENGTHENING * event.recipe_steps)
+        return revise_settings(alone, step, pace, deadline - now, most_steps=most_steps)
 
     def _end(self, deadline: float) -> float:
         """When the run is to end: one of several models before the time is up."""

@@ -17,7 +17,7 @@ from fixtures.small_corpora import weights_of
 from weft.apps.cli.commands import train
 from weft.pairs.request import TrainingRequest
 from weft.pairs.source import find_pairs
-from weft.pairs.train import annotated
+from weft.pairs.train import annotated, with_batch
 from weft.recipe import Recipe, load_recipe
 from weft.runs.layout import RunFolder
 from weft.training.events import Fitted, Started
@@ -157,6 +157,10 @@ def test_steps_that_were_fitted_have_another_reason(tmp_path: Path) -> None:
     started = Started(0, 1, {}, 1, 1, 1, "cpu", 50, "run")
     fitted = Fitted(0, 2.0, 50, 900, 0.1, 1, 0.1, 9.0)
     comments = ["task: words (why)", "steps: up to 900 (why)", "learning rate: 0.1 (warmup of 90 steps)"]
+    assert with_batch(["batch: 9 tokens (why)", "seed: 1"], 1_024) == [
+        "seed: 1",
+        "batch: 1,024 tokens (smaller ones, since there is time for more of them)",
+    ]
     events = annotated((event for event in (started, fitted)), run, comments)
     assert [next(events)] == [started] and run.recipe.read_text().count("# ") == 3
     assert [*events] == [fitted]

@@ -88,6 +88,9 @@ def test_the_expected_time(monkeypatch: pytest.MonkeyPatch) -> None:
         "warning: few of the recipe's steps; all of them take about 6 min. More minutes give a better "
         "model; what else helps: docs/training.md"
     ]
+    assert expected(early, replace(fitted, batch_tokens=1_024))[1:] == [
+        "batches of 1,024 tokens, smaller than recommended: more updates fit"
+    ]
     assert expected(STARTED, replace(fitted, steps=9_000, step_seconds=1.25, validations=0)) == [
         f"fits into 5 min: all 9,000 steps of the recipe (1.2 s each on {cpu}); about 5 min"
     ]
