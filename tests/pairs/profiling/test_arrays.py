@@ -86,6 +86,10 @@ def test_other_parts_are_looked_at_too(tmp_path: Path) -> None:
     profile = profile_parts({"train": PairInput(str(train)), "valid": PairInput(str(valid))})
     assert "1 row that cannot be read is left out" in profile.part_errors["valid"]
     assert f"{valid}:6" in profile.part_errors["valid"]
+    assert profile.target_overlaps == {"valid": 0.0}
+    again = write_table(tmp_path, [(name, table[0][1]) for name, _ in table[26:]], "test.tsv")
+    parts = {"train": PairInput(str(train)), "test": PairInput(str(again))}
+    assert profile_parts(parts).target_overlaps == {"test": 1.0}
 
 
 def test_another_reader(tmp_path: Path) -> None:

@@ -59,6 +59,19 @@ def test_overlap_of_samples() -> None:
     assert test.overlap(SourceSample()) == 0
 
 
+def test_targets_that_two_samples_share() -> None:
+    train, test = SourceSample(), SourceSample()
+    for number in range(100):
+        train.add(f"train {number}", f"text {number % 20}")
+        test.add(f"test {number}", f"text {number % 80}")
+    assert train.target_overlap(test) == 0.4  # 20 of each 80, and all of the last 20
+    assert train.target_overlap(SourceSample()) == 0
+    small = SourceSample(max_pairs=50)
+    for number in range(100):
+        small.add(str(number), "x")
+    assert small.target_overlap(test) is None, "not all pairs were kept"
+
+
 def test_the_limits_of_samples() -> None:
     """As many pairs and characters as are allowed, and not one more; of one source all pairs are kept."""
     pairs, characters = EvenSample(max_pairs=4), EvenSample(max_characters=8)

@@ -11,7 +11,7 @@ from fixtures.kinds_of_pictures import KINDS, colored_shapes, formulas, frames, 
 from weft.data.columns.rows import PairInput, RowCount
 from weft.pairs.profiling.inputs import PairsArgument
 from weft.pairs.profiling.profile import PairProfile, profile_pairs
-from weft.pairs.recommendation.arrays import choose_for_arrays, find_array_task
+from weft.pairs.recommendation.arrays import array_warnings, choose_for_arrays, find_array_task
 from weft.pairs.recommendation.proposals import propose
 from weft.pairs.recommendation.recommend import recommend_recipe
 from weft.pairs.recommendation.settings import choose_settings
@@ -107,6 +107,19 @@ def test_files_that_cannot_be_read_are_skipped_and_named(tmp_path: Path) -> None
     assert recommended.recipe.data.bad_rows == "skip"
     assert any(line.startswith("1 of 30 files cannot be read: ") for line in recommended.warnings)
     assert any(f"{path}:5: {table[4][0]}: no such file" in line for line in recommended.warnings)
+
+
+@pytest.mark.parametrize("share, is_long, is_said", [(0.51, True, True), (0.51, False, False), (0.05, True, False)])
+def test_texts_of_held_out_files_that_are_trained_on(
+    share: float, is_long: bool, is_said: bool, profiles: dict[str, PairProfile]
+) -> None:
+    """Other pictures of the same long texts say little about new ones; short texts recur anyway."""
+    profile = replace(profiles["formulas"], target_overlaps={"valid": share})
+    characters = replace(profile.target.characters, median=40.0 if is_long else 4.0)
+    profile = replace(profile, target=replace(profile.target, characters=characters))
+    assert profile.arrays is not None
+    said = [warning for warning in array_warnings(profile, profile.arrays) if "other files" in warning]
+    assert len(said) == is_said and all(warning.startswith("51% of the validation pairs") for warning in said)
 
 
 def test_nothing_races_against_it(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ class PairProfile:
     sources: SourceSample
     overlaps: dict[str, float] = field(default_factory=dict)
     """The share of validation or test pairs whose source is also a training source, where these parts are given."""
+    target_overlaps: dict[str, float] = field(default_factory=dict)
+    """Of pictures, frames and sound: the share of those pairs whose text is a training target, too."""
     part_errors: dict[str, str] = field(default_factory=dict)
     """The number of unreadable rows of those parts with the first error, where there are any."""
     differences: dict[str, PartDifferences] = field(default_factory=dict)
@@ -89,18 +91,21 @@ def profile_parts(parts: dict[str, PairInput], *, columns: tuple[str, str] | Non
     """The profile of the training pairs, and what the other parts share with them; all are bounded samples."""
     profile = profile_pairs(parts["train"], columns=columns, compared=len(parts) > 1)
     structures = profile.structures if profile.is_complete else None
-    overlaps, errors, differences = {}, {}, {}
+    overlaps, of_targets, errors, differences = {}, {}, {}, {}
     for part, pair_input in parts.items():
         if part != "train":
             stream, samples = _sample_part(pair_input, profile.columns)
             overlaps[part] = profile.sources.overlap(samples.by_source)
+            if profile.arrays is not None and (share := profile.sources.target_overlap(samples.by_source)) is not None:
+                of_targets[part] = share
             if structures is not None:
                 differences[part] = structures.differences(samples.even.pairs)
             if bad_rows := stream.bad_rows + samples.bad:
                 errors[part] = left_out(bad_rows, stream.first_error or samples.first_error)
             if profile.arrays is not None and (arrays := samples.arrays.profile()) is not None and arrays.unreadable:
                 errors[part] = left_out(arrays.unreadable, arrays.errors[0])
-    return replace(profile, overlaps=overlaps, part_errors=errors, differences=differences, structures=None)
+    profile = replace(profile, overlaps=overlaps, target_overlaps=of_targets)
+    return replace(profile, part_errors=errors, differences=differences, structures=None)
 
 
 def left_out(bad_rows: int, first_error: str | None) -> str:

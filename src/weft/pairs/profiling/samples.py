@@ -91,3 +91,11 @@ class SourceSample:
         limit = min(self.limit, other.limit)
         compared = {key: len(values) for key, values in other.targets.items() if key < limit}
         return sum(count for key, count in compared.items() if key in self.targets) / max(1, sum(compared.values()))
+
+    def target_overlap(self, other: SourceSample) -> float | None:
+        """The share of the pairs of another sample whose target is in this one; None if this is not of all pairs."""
+        if self.limit < 1 << 64:
+            return None
+        known = {target for targets in self.targets.values() for target in targets}
+        compared = [target in known for targets in other.targets.values() for target in targets]
+        return sum(compared) / max(1, len(compared))

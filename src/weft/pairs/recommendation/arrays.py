@@ -56,6 +56,8 @@ EPOCHS_ON_GPU = 5, 200
 VALIDATIONS, PATIENCE = 20, 10
 SHORT_TEXT = 20
 """Characters of a text up to which it is right or wrong as a whole."""
+KNOWN_TEXTS = 0.1
+"""The share of held-out pairs with texts that are trained on, from which on a warning is given; short ones recur."""
 AUGMENTATIONS: dict[str, dict[str, float]] = {
     "line": {"scale": 0.1, "shift": 0.1, "shear": 0.2, "stroke": 0.5, "contrast": 0.3, "noise": 0.05},
     "formula": {"resize": 0.25, "scale": 0.1, "shear": 0.2, "stroke": 0.5},
@@ -121,6 +123,12 @@ def array_warnings(profile: PairProfile, arrays: ArrayProfile) -> list[str]:
     for part, share in profile.overlaps.items():
         if share > 0.01:
             warnings.append(f"{share:.0%} of the {NAMES[part]} have a file that is trained on; scores will be too good")
+    for part, share in profile.target_overlaps.items():
+        if share >= KNOWN_TEXTS and profile.target.characters.median > SHORT_TEXT:
+            warnings.append(
+                f"{share:.0%} of the {NAMES[part]} have a text that other files of the training pairs have: scores say "
+                "little about new texts; hold out texts, not files, to learn about these"
+            )
     if profile.bad_rows:
         warnings.append(left_out(profile.bad_rows, profile.first_error))
     return warnings + [f"{NAMES[part]}: {error}" for part, error in profile.part_errors.items()]
