@@ -10,7 +10,8 @@ uses the one that is there) and measured on the test set of its recipe:
     AUROC       the probability that a right output has more confidence than a wrong one
     ECE         expected calibration error, ten bins; its expectation from sampling alone if confidence were perfect
                 ("by chance")
-    precision   of the accepted outputs with its 95 % interval (Wilson), and whether that interval reaches the target
+    precision   of the accepted outputs with its 95 % interval (Wilson), and whether that interval reaches the target;
+                the interval of outputs that come in groups, as the forms of a lemma do, by their design effect
     coverage    the share of accepted outputs, beside what was promised
     chrF        sentences: rank correlation of confidence and sentence chrF, and the share of all sentences below
                 chrF 30 that are in the least confident tenth
@@ -70,7 +71,7 @@ def items_of(run: Translator, split: str, limit: int | None) -> EvaluationItems:
     return EvaluationItems([items.sources[item] for item in chosen], [items.references[item] for item in chosen])
 
 
-def wilson(right: int, count: int) -> tuple[float, float]:
+def wilson(right: float, count: float) -> tuple[float, float]:
     """The 95 % interval of a share."""
     if not count:
         return 0.0, 1.0
@@ -90,7 +91,10 @@ def chance_error(confidences: np.ndarray, draws: int = 200) -> float:
     return float(np.mean(errors))
 
 
-def kept_targets(run: Translator, targets: list[float], confidences: np.ndarray, right: np.ndarray) -> list[Any]:
+def kept_targets(
+    run: Translator, targets: list[float], confidences: np.ndarray, right: np.ndarray, groups: np.ndarray
+) -> list[Any]:
+    """``groups``: `source_groups` of the test set, whose design effect widens a second interval."""
     assert run.confidence is not None
     rows = []
     for target in targets:
@@ -100,6 +104,7 @@ def kept_targets(run: Translator, targets: list[float], confidences: np.ndarray,
             continue
         accepted = confidences >= threshold.confidence
         low, high = wilson(int(right[accepted].sum()), int(accepted.sum()))
+        effect = design_effect(right[accepted], groups[accepted]) if accepted.any() else 1.0
         rows.append(
             {
                 "target": target,
@@ -110,6 +115,7 @@ def kept_targets(run: Translator, targets: list[float], confidences: np.ndarray,
                 "precision": float(right[accepted].mean()) if accepted.any() else None,
                 "interval": [low, high],
                 "kept": high >= target,
+                "interval_of_groups": wilson(right[accepted].sum() / effect, accepted.sum() / effect),
             }
         )
     return rows
@@ -279,7 +285,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             "ece": error,
             "ece_by_chance": chance_error(confidences),
         },
-        "targets": kept_targets(run, arguments.target, confidences, right),
+        "targets": kept_targets(run, arguments.target, confidences, right, source_groups(items.sources)),
         "cost": {"search": searching, "confidence": reading / searching, "flags": flagging / searching},
     }
     if criterion.chrf is not None:
@@ -334,7 +340,8 @@ def show(result: dict[str, Any]) -> None:
         precision = "none accepted" if row["precision"] is None else f"{row['precision']:.3f}"
         print(
             f"  target    {row['target']:.2f}: precision {precision} "
-            f"[{row['interval'][0]:.3f}, {row['interval'][1]:.3f}] {'kept' if row['kept'] else 'MISSED'}; "
+            f"[{row['interval'][0]:.3f}, {row['interval'][1]:.3f}] {'kept' if row['kept'] else 'MISSED'}"
+            f", of groups [{row['interval_of_groups'][0]:.3f}, {row['interval_of_groups'][1]:.3f}]; "
             f"coverage {row['coverage']:.3f}, promised {row['promised_coverage']:.3f}"
         )
     if "chrf" in result:

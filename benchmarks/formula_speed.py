@@ -233,7 +233,7 @@ def read_rival(options: argparse.Namespace) -> dict[str, Any]:
     formulas = Formulas(options.folder, "train", symbols)
     tests = Formulas(options.folder, "valid", symbols)
     model = Rival(len(symbols) + 3, options.norm).to(options.device, memory_format=torch.channels_last).eval()
-    order = sorted(range(len(tests)), key=lambda row: tests.rows[row][0].shape[1])
+    order = sorted(range(min(len(tests), options.limit)), key=lambda row: tests.rows[row][0].shape[1])
     groups = [order[first : first + options.batch] for first in range(0, len(order), options.batch)]
     del formulas
     best = 0.0
@@ -250,7 +250,7 @@ def read_rival(options: argparse.Namespace) -> dict[str, Any]:
                     logits_BTV = model.decode(read_BT, *states)
                     read_BT = torch.cat([read_BT, logits_BTV[:, -1:].argmax(-1)], 1)
             read_BT.tolist()
-        best = max(best, len(tests) / (time.perf_counter() - start))
+        best = max(best, len(order) / (time.perf_counter() - start))
     return {"pictures_per_second": round(best, 1), "batch": options.batch}
 
 
@@ -281,6 +281,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=6, help="rival: processes that make batches")
     parser.add_argument("--norm", choices=["layer", "batch"], default="batch", help="rival: norms of its convolutions")
     parser.add_argument("--run", default="runs/formulas", help="read-weft: a run of the recipe")
+    parser.add_argument("--limit", type=int, default=1_000_000, help="read-rival: the first so many pictures")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="weft: a change of the recipe")
     options = parser.parse_args()
     measure = {"weft": train_weft, "rival": train_rival, "read-weft": read_weft, "read-rival": read_rival}

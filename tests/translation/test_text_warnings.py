@@ -16,12 +16,13 @@ from weft.translation.text_warnings import warn_of_sources
 KNOWN = {"a": 5, "b": 6, "c": 7}
 
 
-def _model(*, columns: int = 1, copy: bool = False) -> Any:
+def _model(*, columns: int = 1, copy: bool = False, arrays: bool = False) -> Any:
     def encode_sources(lines: list[str]) -> list[list[int]]:
         return [[KNOWN.get(word, UNKNOWN) for word in line.split()] for line in lines]
 
     recipe = SimpleNamespace(model=SimpleNamespace(copies=copy))
-    return SimpleNamespace(source_columns=columns, recipe=recipe, encode_sources=encode_sources)
+    tokenizers = SimpleNamespace(reads_arrays=arrays)
+    return SimpleNamespace(source_columns=columns, recipe=recipe, encode_sources=encode_sources, tokenizers=tokenizers)
 
 
 @pytest.fixture
@@ -35,6 +36,12 @@ def warnings_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         return [*said]
 
     return warnings_of
+
+
+def test_nothing_is_said_of_names_of_pictures(warnings_of: Callable[..., list[str]]) -> None:
+    """A black pixel is the byte 0, as the unknown token is the id 0: drawings in black were read word by word."""
+    assert warnings_of(["pictures/black.png", "x\ty"], arrays=True) == []
+    assert warnings_of(["pictures/black.png"]) != []
 
 
 def test_nothing_is_said_of_known_lines(warnings_of: Callable[..., list[str]]) -> None:

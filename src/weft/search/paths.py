@@ -111,7 +111,7 @@ def path_arrays(
     by_end_BK = (lengths_BK > 0) & (last_BK == request.end)
     max_lengths = request.max_lengths  # the results must not keep the request, and with it the encoder output
     at_limit_BK = lengths_BK == np.array(max_lengths)[:, None]
-    totals_BK = np.cumsum(log_probs, 0)[-1]
+    totals_BK = log_probs.sum(0)
     compared_BK = np.where(active, scores[0].astype(np.float64), 0.0).sum(0) if scores else totals_BK
     scores_BK = compared_BK / penalties(ranking, lengths_BK.ravel()).reshape(lengths_BK.shape)
 

@@ -117,18 +117,17 @@ class RequiredTerms(NamedTuple):
         # and numbers are small: it is the largest computation of a step of a beam
         left_RCAT = self.lengths_BCA[..., None] - self._counts - 1
         left_RCAT = torch.where(progress.matches_RCAT, left_RCAT, costs_RC[..., None, None])
-        phrases_PRC, left_PRC = (
-            values_RCAT.flatten(2).permute(2, 0, 1).to(torch.int32) for values_RCAT in (self.phrases_BCAT, left_RCAT)
-        )
-        costs_R1C = costs_RC[:, None].to(torch.int32)
-        same_PRXC = phrases_PRC[:, :, None] == tokens_RX[:, :, None].to(torch.int32)
-        remaining_RXC = torch.where(same_PRXC, left_PRC[:, :, None], costs_R1C).amin(0)
-        remaining_RXC = torch.minimum(remaining_RXC, costs_R1C)
-        is_missing_R1C = (progress.occurred_RC < self.times_BC)[:, None]
-        occurs_RXC = (remaining_RXC == 0) & (costs_R1C > 0) & is_missing_R1C
-        occurred_RXC = progress.occurred_RC[:, None] + occurs_RXC
-        saved_RXC = (costs_R1C - remaining_RXC).masked_fill(occurs_RXC, 0)
-        return (occurred_RXC * costs_RC[:, None]).sum(2) + saved_RXC.amax(2)
+        phrases_PRC = self.phrases_BCAT.flatten(2).permute(2, 0, 1).to(torch.int32)
+        left_PRC = left_RCAT.flatten(2).permute(2, 0, 1).to(torch.int16)
+        costs_RC1 = costs_RC[..., None].to(torch.int16)
+        same_PRCX = phrases_PRC[..., None] == tokens_RX[:, None].to(torch.int32)
+        remaining_RCX = torch.where(same_PRCX, left_PRC[..., None], costs_RC1).amin(0)
+        remaining_RCX = torch.minimum(remaining_RCX, costs_RC1)
+        is_missing_RC = progress.occurred_RC < self.times_BC
+        occurs_RCX = (remaining_RCX == 0) & ((costs_RC > 0) & is_missing_RC)[..., None]
+        occurred_RCX = progress.occurred_RC[..., None] + occurs_RCX
+        saved_RCX = (costs_RC1 - remaining_RCX).masked_fill(occurs_RCX, 0)
+        return (occurred_RCX * costs_RC[..., None]).sum(1) + saved_RCX.amax(1)
 
     @property
     def _counts(self) -> Tensor:

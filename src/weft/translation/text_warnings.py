@@ -20,9 +20,9 @@ EXAMPLES = 3
 
 
 def warn_of_sources(model: Translator, run: Path, file: str, lines: Sequence[str]) -> None:
-    """Warnings about the first of these lines, if there is reason for any."""
+    """Warnings about the first of these lines, if there is reason for any; none about names of pictures or frames."""
     checked = [line for line in lines[:CHECKED_LINES] if line.strip()]
-    if not checked:
+    if not checked or model.tokenizers.reads_arrays:
         return
     first = f"the first {len(checked)} lines" if len(checked) > 1 else "the line"
     tabs = sum("\t" in line for line in checked)

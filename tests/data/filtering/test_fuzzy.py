@@ -5,6 +5,7 @@ from itertools import pairwise, product
 from weft.data.filtering.fuzzy import AddMatch
 from weft.data.filtering.pipeline import Pipeline
 from weft.data.pairs import Pair
+from weft.data.reading.translation_memory import TranslationMemory
 
 PAIRS = [Pair(" ".join(words), " ".join(words).upper()) for words in product("abcd", "efg", "hij", "klm")]
 
@@ -43,3 +44,14 @@ def test_nothing_similar_leaves_the_column_empty(tmp_path):
     step = AddMatch(file=path, empty=0, min_similarity=0.7)
     changed = Pipeline([step], seed=1).run(pairs).pairs
     assert [pair.source for pair in changed] == ["q r\t", "a b c e\tof two words", "a e f g\t"]
+
+
+def test_a_source_is_looked_up_once_until_the_file_changes(tmp_path, monkeypatch):
+    found = []
+    plain = TranslationMemory.similar_target
+    monkeypatch.setattr(TranslationMemory, "similar_target", lambda *given: found.append(given[1]) or plain(*given))
+    step = AddMatch(file=memory(tmp_path), empty=0)
+    first, again = (Pipeline([step], seed=1).run(PAIRS[:5], variant).pairs for variant in range(2))
+    assert first == again and found == [pair.source for pair in PAIRS[:5]]
+    memory(tmp_path, [Pair("a e h q", "new")])
+    assert Pipeline([step], seed=1).run(PAIRS[:1]).pairs[0].source.split("\t")[1] == "new"

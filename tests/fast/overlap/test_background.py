@@ -85,16 +85,21 @@ def test_the_switch_interval_is_put_back_by_the_last_search():
     assert sys.getswitchinterval() == before
 
 
+class Waiting(Echo):
+    """An engine that says when it waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.idle = threading.Event()
+
+    def idle_event(self):
+        return self.idle
+
+    def begin(self, request):
+        return None
+
+
 def test_other_work_is_done_while_a_search_waits():
-    class Waiting(Echo):
-        idle = threading.Event()
-
-        def idle_event(self):
-            return self.idle
-
-        def begin(self, request):
-            return None
-
     engine = Waiting()
     with BackgroundSearch(engine) as background:
         assert engine.idle.wait(5)  # for a request
@@ -103,6 +108,17 @@ def test_other_work_is_done_while_a_search_waits():
         engine.idle.clear()
         background.yield_to_search()  # not for long
     with BackgroundSearch(Echo()) as background:
+        background.yield_to_search()
+
+
+def test_nobody_waits_for_a_search_that_waits_for_requests(monkeypatch):
+    """There the other stages limit the speed."""
+    monkeypatch.setattr("weft.fast.overlap.background.MAX_WAIT_SECONDS", 60)
+    engine = Waiting()
+    with BackgroundSearch(engine) as background:
+        assert [batch.hypotheses for batch in background.search(request([3]))] == [[[3]]]
+        assert engine.idle.wait(5)
+        engine.idle.clear()
         background.yield_to_search()
 
 

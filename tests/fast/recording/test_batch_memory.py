@@ -10,13 +10,10 @@ import torch
 
 from weft.fast.recording.batch_memory import capacities, is_fused, is_gpu, is_on_gpu, recorded_batch, recorded_bytes
 from weft.fast.recording.buffer_sizes import padded_count
-from weft.models.build import build_model
-from weft.recipe import SearchSettings, make_recipe
+from weft.recipe import SearchSettings
 from weft.text.id_rows import IdRows
-from weft.text.tokenizer import learn
 from weft.translation.engines.batch_sizes import StepSize, fitting_batch, memory_slices, sentence_bytes
 from weft.translation.engines.interface import TranslationRequest
-from weft.translation.engines.torch import TorchEngine
 
 GPU = torch.device("cuda")
 SIZE = StepSize(vocabulary=1000, state=400, growth=300, logits=2000, memory=16 * 700, source_length=9)
@@ -79,26 +76,3 @@ def test_on_a_cpu_the_plain_functions_are_used() -> None:
         given, SIZE, max_lengths=[9, 9], limit=int(sentence_bytes(given, SIZE, np.array([9]), "cpu")[0])
     )
     assert slices == [slice(1, 2), slice(0, 1)]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["greedy", "beam"])
-def test_on_a_gpu_a_search_takes_no_more_than_it_may(kind: str) -> None:
-    """All that PyTorch has reserved, twice: while graphs are recorded, and when they are replayed."""
-    stack = {"kind": "transformer", "layers": 2, "hidden": 256, "heads": 4, "feed_forward": 512}
-    recipe = make_recipe({"model": {"embedding": 256, "encoder": stack, "decoder": stack}})
-    tokenizer = learn("word", [" ".join(f"w{number}" for number in range(3000))])
-    model = build_model(recipe.model, source_size=tokenizer.size, target_size=tokenizer.size)
-    engine = TorchEngine(model.to("cuda", torch.bfloat16), tokenizer, device="cuda", precision="bf16")
-    lengths = np.random.default_rng(3).integers(3, 12, 9000)
-    sources = IdRows(np.full(int(lengths.sum()), 5, np.int32), lengths)
-    limit = 400_000_000
-    settings = SearchSettings(kind=kind, max_length=14, memory=limit)
-    engine.release()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_reserved()
-    for _ in range(2):
-        batches = list(engine.batches(TranslationRequest(sources=sources, settings=settings)))
-        assert sum(len(batch.rows) for batch in batches) == len(lengths) and len(batches) > 2
-    products = 64 * 2**20  # what PyTorch keeps for products on two streams
-    assert torch.cuda.max_memory_reserved() - before <= 1.15 * limit + products

@@ -23,6 +23,9 @@ from weft.data.reading.translation_memory import MIN_SIMILARITY, TranslationMemo
 from weft.files import file_version
 from weft.recipe.base import Probability
 
+REMEMBERED = 100_000
+"""Sources whose columns a process remembers; looking one up takes about a millisecond."""
+
 
 class AddMatch(Step):
     """Add the target of the most similar pair of a translation memory to the columns of the source."""
@@ -48,9 +51,15 @@ class AddMatch(Step):
         for pair, seed in zip(pairs, pair_hashes(pairs, key), strict=True):
             random.seed(seed)
             left_out = random.random() < self.empty
-            match = "" if left_out else memory.similar_target(pair.source, self.min_similarity)
+            match = "" if left_out else similar_target(memory, pair.source, self.min_similarity)
             changed.append(Pair(f"{pair.source}\t{match}", pair.target))
         return changed
+
+
+@lru_cache(maxsize=REMEMBERED)
+def similar_target(memory: TranslationMemory, source: str, min_similarity: float) -> str:
+    """The column of a source: several drawings, fingerprints, validation and calibration read the same sources."""
+    return memory.similar_target(source, min_similarity)
 
 
 def read_memory(path: str) -> TranslationMemory:

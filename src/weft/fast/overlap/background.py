@@ -46,6 +46,8 @@ class BackgroundSearch:
         self._upcoming: list[Item | None] = []
         """The item after the one that is searched, if it was taken from the queue already."""
         self._left = threading.Event()
+        self._is_starved = False
+        """Whether the search has waited for its last request: then it is not the search that limits the speed."""
         context = contextvars.copy_context()  # observers of the caller's activity see that of the thread
         self._thread = threading.Thread(target=context.run, args=(self._search,), name="weft-search", daemon=True)
         self._stack = ExitStack()
@@ -65,7 +67,7 @@ class BackgroundSearch:
 
     def yield_to_search(self) -> None:
         """Wait until the search waits for the device, or for a request; not for long."""
-        if self._idle is not None:
+        if self._idle is not None and not self._is_starved:
             self._idle.wait(MAX_WAIT_SECONDS)
 
     def search(self, request: TranslationRequest) -> Iterator[SearchedBatch]:
@@ -94,6 +96,7 @@ class BackgroundSearch:
         """The next request and, if the engine can prepare it, its search; None: there are no more."""
         if self._upcoming:
             return self._upcoming.pop()
+        self._is_starved = self._requests.empty()
         if self._idle is not None:
             self._idle.set()
         item = self._requests.get()
@@ -105,6 +108,7 @@ class BackgroundSearch:
         """Encode the first batch of the next request, if there is one by now."""
         with suppress(queue.Empty):
             item = self._begin(self._requests.get_nowait())
+            self._is_starved = False
             self._upcoming.append(item)
             if item is not None and item[2] is not None:
                 item[2].prepare()

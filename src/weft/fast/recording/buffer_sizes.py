@@ -16,12 +16,8 @@ INITIAL_CAPACITY, MANY_ROWS = 32, 4096
 that longer outputs have to move once more."""
 READ_DELAY, FEW_ROWS = 2, 64
 """Steps after which the host reads which sentences are done; one step if there are at most `FEW_ROWS` rows."""
-TAIL_DELAY, TAIL_ROWS = 4, 1024
-"""Those for the last sentences of a large batch: there a late step costs more than some that nobody needs."""
 LARGE_BATCH, SMALL_BATCH = 512, 32
 """Sizes in sentences; `few_active` treats batches above, between and below them differently."""
-EVERY_SIZE = False
-"""Whether a large batch moves to the next smaller size as soon as it can, and not when half of it is done."""
 
 
 def padded_count(count: int) -> int:
@@ -43,10 +39,8 @@ def initial_capacity(rows: int) -> int:
     return INITIAL_CAPACITY // 2 if rows > MANY_ROWS else INITIAL_CAPACITY
 
 
-def read_delay(rows: int, *, is_large: bool) -> int:
-    """Steps after which the host reads which sentences are done; ``is_large``: whether the batch began large."""
-    if is_large and rows <= TAIL_ROWS:
-        return TAIL_DELAY
+def read_delay(rows: int) -> int:
+    """Steps after which the host reads which sentences are done."""
     return READ_DELAY if rows > FEW_ROWS else 1
 
 
@@ -57,7 +51,7 @@ def few_active(size: int) -> int:
     quarters are; a small one never (0), since its steps take the same time whatever its size.
     """
     if size > LARGE_BATCH:
-        return smaller_size(size - 1) if EVERY_SIZE else size // 2
+        return size // 2
     return size // 4 if size > SMALL_BATCH else 0
 
 

@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from weft.fast.recording.buffer_sizes import (
-    LARGE_BATCH,
     few_active,
     initial_capacity,
     pad_sentences,
@@ -118,18 +117,17 @@ class StepGraph:
         _copy(state, self.state)
 
     def run(
-        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None, *, is_large: bool = False
+        self, sentences: Tensor, time: int, callback: Callable[[], None] | None = None
     ) -> tuple[StepRecords, int, np.ndarray]:
         """Step after step from ``time`` on, until a change of size is due: the records, the time, the active sentences.
 
         ``sentences``: those that the buffers hold, without padding, on the CPU; ``callback``: called while the device
-        takes the first steps; ``is_large``: whether the search began with many sentences. Sentences that are not yet
-        known to be done count as active.
+        takes the first steps. Sentences that are not yet known to be done count as active.
         """
         buffers, count = self.state, len(sentences)
         self.stream = torch.cuda.current_stream() if buffers.done_B.is_cuda else None
         start, few = time, few_active(len(buffers.done_B))
-        delay = read_delay(len(buffers.tokens_R), is_large=is_large)
+        delay = read_delay(len(buffers.tokens_R))
         first_read = delay if callback is None or delay == 1 else delay + STEPS_AHEAD
         done_B = np.zeros(0, dtype=bool)
         while time < self.capacity:
@@ -313,9 +311,9 @@ class CudaGraphLoop(StepLoop, Recorder[StepGraph]):
     ) -> list[StepRecords]:
         """All steps of a search whose first state is in the buffers of a graph."""
         steps: list[StepRecords] = []
-        capacity, time, is_large = graph.capacity, 0, len(sentences) > LARGE_BATCH
+        capacity, time = graph.capacity, 0
         while True:
-            records, time, active = graph.run(sentences, time, callback, is_large=is_large)
+            records, time, active = graph.run(sentences, time, callback)
             callback = None
             steps.append(records)
             if not len(active):

@@ -49,8 +49,10 @@ MANY_PICTURES = 200_000
 """Pictures from which on augmentation has little to add."""
 SEEN = {"line": 250_000, "formula": 600_000, "picture": 400_000, "frames": 400_000}
 """Pictures that are trained on in all epochs together."""
+SEEN_ON_GPU = SEEN | {"formula": 1_500_000}
 EPOCHS = 5, 150
 """The fewest and the most epochs."""
+EPOCHS_ON_GPU = 5, 200
 VALIDATIONS, PATIENCE = 20, 10
 SHORT_TEXT = 20
 """Characters of a text up to which it is right or wrong as a whole."""
@@ -280,7 +282,8 @@ def _training(
     else:
         each = max(1, round(2 * arrays.values * arrays.widths[1]))  # half precision
     batch = 1000 * max(1, round(BATCH_PICTURES[device] * each / 1000))
-    epochs = min(max(SEEN[task.kind] / profile.pairs, EPOCHS[0]), EPOCHS[1])
+    seen, (fewest, most) = (SEEN, EPOCHS) if device == "cpu" else (SEEN_ON_GPU, EPOCHS_ON_GPU)
+    epochs = min(max(seen[task.kind] / profile.pairs, fewest), most)
     per_epoch = max(1.0, profile.pairs * each / batch)
     steps = given_steps or max(200, round(epochs * per_epoch, -2))
     steps = int(steps)

@@ -71,7 +71,10 @@ def summary(model: ConfidenceModel) -> list[str]:
     effect = model.design_effect
     lines = [
         f"Right: {model.right}. {model.accuracy:.1%} of {model.outputs:,} validation outputs{auroc}",
-        *([f"Outputs of the same first column are right or wrong together: {effect:.1f} count as one"] * (effect > 1)),
+        *(
+            [f"Outputs of the same first column are right or wrong together: {effect:.1f} count as one"]
+            * (effect > 1.05)
+        ),
         "",
         "precision target   confidence   outputs accepted",
     ]
