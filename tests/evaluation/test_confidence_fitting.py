@@ -58,6 +58,11 @@ class TestLogisticRegression:
         assert np.isfinite(model.weights_F).all() and model.weights_F[0] > 1 and model.weights_F[1] == 0
         assert ((model.scores(np.column_stack([values, np.full(100, 7.0)])) > 0) == (values >= 50)).all()
 
+    def test_a_feature_whose_deviation_would_be_rounded_to_zero_is_constant(self) -> None:
+        values = np.arange(100, dtype=float)
+        model = fit_logistic(np.column_stack([values, 7.0 + 3e-9 * values]), values >= 50)
+        assert model.deviations_F[1] == 1.0
+
 
 class TestIsotonicRegression:
     @given(

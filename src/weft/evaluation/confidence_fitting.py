@@ -39,6 +39,8 @@ MIN_DISTANCE = 1e-4
 """The least distance of the scores of two points of a curve: confidence.json has six decimals."""
 MIN_OUTPUTS = 40
 """Outputs that a confidence is fitted to, at least."""
+CONSTANT = 1e-6
+"""The deviation up to which a feature is constant: confidence.json has six decimals, and no deviation of zero."""
 STEPS = 50
 """Steps of Newton's method, at most; it needs about eight."""
 
@@ -93,7 +95,7 @@ def fit_logistic(features_NF: np.ndarray, right_N: np.ndarray) -> LogisticModel:
     """Logistic regression with Platt's targets and an L2 penalty on the weights."""
     right_N = np.asarray(right_N, dtype=bool)
     means_F, deviations_F = features_NF.mean(0), features_NF.std(0)
-    deviations_F = np.where(deviations_F > 1e-9, deviations_F, 1.0)  # a constant feature has weight 0
+    deviations_F = np.where(deviations_F > CONSTANT, deviations_F, 1.0)  # a constant feature has weight 0
     inputs_ND = np.column_stack([(features_NF - means_F) / deviations_F, np.ones(len(right_N))])
     positives = int(right_N.sum())
     negatives = len(right_N) - positives

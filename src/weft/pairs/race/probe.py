@@ -24,28 +24,22 @@ PROBE_SENTENCES = 500
 than a standard deviation."""
 MIN_OBSERVED = 20
 """Updates from which on a probe tells how long an update takes."""
-STRUCTURE = 0.1
-"""The share of the pairs of a formal language that a probe holds out for their structure."""
 
 
 def probe_recipe(candidate: CandidateRecipe) -> Recipe:
     """The recipe of a candidate with the validations of a probe, and a learning rate that does not decay after warmup.
 
     Steps and validations are fitted to the time later. In the few steps of a probe a rate that decays to zero learns
-    less, and the mean of checkpoints that are far apart is worse than the last. In a formal language some structures
-    are held out, for the probe only: the winner is trained on all pairs.
+    less, and the mean of checkpoints that are far apart is worse than the last.
     """
-    recipe, settings = candidate.recipe, candidate.recipe.training
-    if candidate.by_structure and not recipe.data.holdout.structure:
-        holdout = recipe.data.holdout.model_copy(update={"structure": STRUCTURE})
-        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"holdout": holdout})})
+    settings = candidate.recipe.training
     changes = {
         "valid_sentences": min(settings.valid_sentences, PROBE_SENTENCES),
         "patience": 0,
         "average": 1,
         "schedule": "constant",
     }
-    return recipe.model_copy(update={"training": settings.model_copy(update=changes)})
+    return candidate.recipe.model_copy(update={"training": settings.model_copy(update=changes)})
 
 
 def fit_probe(run: NewRun, *, probe: Probe, check: Callable[[Fitted], None], batch_seconds: float = 0.0) -> FittedRun:

@@ -29,6 +29,7 @@ Kind = Literal["hard", "location", "recurrent", "transformer"]
 MANY_SENTENCES, MANY_PAIRS = 10_000, 100_000
 """Pairs of sentences, and of other texts than words, from which on a recurrent network is not worth a try."""
 COMMANDS_ALONE = "no validation pairs tell networks for commands apart; one longer training does more"
+FORMAL_ALONE = "a Transformer has won every race of a formal language; it has all of the time"
 MANY_ALONE = "a Transformer has won every race of {pairs:,} pairs and more; it has all of the time"
 PINNING = (["model"], ["training", "lora"], ["training", "loss"], ["training", "validate_every"])
 """Settings that decide what would be raced, or how: with one of them given, there is no race."""
@@ -50,9 +51,6 @@ class CandidateRecipe:
     recipe: Recipe
     lines: tuple[str, ...]
     """Its choices, for the head of RUN/recipe.toml."""
-    by_structure: bool = False
-    """Whether it is also judged on pairs whose structures are held out: those of a formal language, where pairs held
-    out by chance are soon all right."""
     alone: str | None = None
     """The reason why the rules propose no other candidate."""
 
@@ -78,13 +76,13 @@ def propose(
     task, device = find_task(profile), device or trained_on(recommendation.recipe)
     chosen = kind_of(tree["model"])
     candidates = [_recommended(recommendation, chosen)]
-    is_formal = task.kind == "formal"
     if pins_the_model(given):
         return candidates
     if are_commands(profile, task):
         return [replace(candidates[0], alone=COMMANDS_ALONE)]
     if not (others := _other_kinds(profile, task, chosen)):
-        return [replace(candidates[0], alone=MANY_ALONE.format(pairs=_many(task)))]
+        alone = FORMAL_ALONE if task.is_formal else MANY_ALONE.format(pairs=_many(task))
+        return [replace(candidates[0], alone=alone)]
     for kind in others:
         choices = _network(kind, profile, task, tree, device)
         changed = {"model": _model(choices, tree["model"])}
@@ -92,7 +90,7 @@ def propose(
         changed["training"] = _schedule(schedule, given)
         choices += [choice for choice in schedule if choice.topic in ("steps", "learning rate")]
         candidates += _candidate(recommendation, kind, choices, changed)
-    return [replace(candidate, by_structure=is_formal) for candidate in candidates]
+    return candidates
 
 
 def _recommended(recommendation: Recommendation, name: str) -> CandidateRecipe:
@@ -125,7 +123,7 @@ def _other_kinds(profile: PairProfile, task: TaskProfile, chosen: Kind) -> list[
     numbers = min(profile.source.digits, profile.target.digits) > MOSTLY_DIGITS
     if task.is_word_level and not numbers:  # numbers are not in the order of what they stand for
         kinds.append("hard")
-    if task.is_word_level or profile.pairs < _many(task):
+    if task.is_word_level or (profile.pairs < _many(task) and not task.is_formal):
         kinds.append("recurrent")
     many_words = task.is_word_level and profile.pairs >= FEW_WORDS
     kinds.insert(len(kinds) - many_words, "transformer")
