@@ -86,10 +86,14 @@ def test_other_parts_are_looked_at_too(tmp_path: Path) -> None:
     profile = profile_parts({"train": PairInput(str(train)), "valid": PairInput(str(valid))})
     assert "1 row that cannot be read is left out" in profile.part_errors["valid"]
     assert f"{valid}:6" in profile.part_errors["valid"]
-    assert profile.target_overlaps == {"valid": 0.0}
-    again = write_table(tmp_path, [(name, table[0][1]) for name, _ in table[26:]], "test.tsv")
-    parts = {"train": PairInput(str(train)), "test": PairInput(str(again))}
-    assert profile_parts(parts).target_overlaps == {"test": 1.0}
+
+
+def test_texts_that_parts_share(tmp_path: Path) -> None:
+    table = [(name, array, f"text {number % 5}") for number, (name, array, *_) in enumerate(lines(12))]
+    new = [(name, array, f"new {name}") for name, array, *_ in lines(16)[12:]]
+    parts = {"train": table[:8], "valid": [*table[8:], *new], "test": new}
+    inputs = {part: PairInput(str(write_table(tmp_path, rows, f"{part}.tsv"))) for part, rows in parts.items()}
+    assert profile_parts(inputs).target_overlaps == {"valid": 0.5, "test": 0.0}
 
 
 def test_another_reader(tmp_path: Path) -> None:
