@@ -91,8 +91,8 @@ def fit_confidence(
     return FittedConfidence(fit_logistic(features_NF, right_N), fit_curve(scores_N, right_N), scores_N)
 
 
-def fit_logistic(features_NF: np.ndarray, right_N: np.ndarray) -> LogisticModel:
-    """Logistic regression with Platt's targets and an L2 penalty on the weights."""
+def fit_logistic(features_NF: np.ndarray, right_N: np.ndarray, *, ridge: float = RIDGE) -> LogisticModel:
+    """Logistic regression with Platt's targets and an L2 penalty on the weights; ``ridge``: λ."""
     right_N = np.asarray(right_N, dtype=bool)
     means_F, deviations_F = features_NF.mean(0), features_NF.std(0)
     deviations_F = np.where(deviations_F > CONSTANT, deviations_F, 1.0)  # a constant feature has weight 0
@@ -100,7 +100,7 @@ def fit_logistic(features_NF: np.ndarray, right_N: np.ndarray) -> LogisticModel:
     positives = int(right_N.sum())
     negatives = len(right_N) - positives
     targets_N = np.where(right_N, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    penalty_D = np.append(np.full(features_NF.shape[1], RIDGE), 0.0)
+    penalty_D = np.append(np.full(features_NF.shape[1], ridge), 0.0)
     weights_D = np.zeros(inputs_ND.shape[1])
     for _ in range(STEPS):
         predictions_N = sigmoid(inputs_ND @ weights_D)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,7 @@ from weft.text.id_rows import IdRows, Sentence, Sentences
 from weft.translation.flags import NO_RULES, FlagRules, all_flags, flags_of_batch
 
 if TYPE_CHECKING:
-    from weft.translation.confidence import ConfidenceModel
     from weft.translation.pipeline import TextProcessor
-    from weft.translation.results import Translation
 
 
 class BatchDetails:
@@ -93,26 +91,3 @@ class BatchDetails:
             counts = [len(self.text.source_tokens(self.tokenizers, source)) for source in sources]
             return IdRows.of([[specials.END] * count for count in counts])
         return sources.id_rows if isinstance(sources, Sentences) else IdRows.of([source.ids for source in sources])
-
-
-class LazyConfidences:
-    """The confidences of new translations, which few callers read: removed, and computed when one is first read."""
-
-    def __init__(self, model: ConfidenceModel, compute: Callable[[], list[float]]) -> None:
-        self.model, self._compute = model, compute
-
-    def attach(self, translations: Sequence[Translation]) -> None:
-        """``translations``: those whose confidences are computed, in order."""
-        for row, translation in enumerate(translations):
-            values = vars(translation)
-            del values["confidence"]
-            values |= {"flag_rules": self.model.flag_rules, "_others": self, "_row": row}
-
-    @cached_property
-    def _confidences(self) -> list[float]:
-        return self._compute()
-
-    def compute(self, name: str, row: int) -> Any:
-        if name in ("confidence", "flags_of_tokens"):
-            return self._confidences[row] if name == "confidence" else None
-        raise AttributeError(f"'Translation' object has no attribute {name!r}")

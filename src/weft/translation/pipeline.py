@@ -26,7 +26,6 @@ from weft.text.id_rows import IdRows, Sentence, Sentences, decode_arrays
 from weft.text.tokenizer import Tokenizers
 from weft.translation import inputs
 from weft.translation.engines.interface import Engine, SearchedBatch, TranslationRequest, searched_batches
-from weft.translation.lazy_fields import BatchDetails, LazyConfidences
 from weft.translation.results import Translation, empty_translation
 from weft.translation.word_alignment import align_words, merge_to_words, show_sources, split_words
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from weft.data.store.token_store import SourceRole
     from weft.recipe import Recipe
     from weft.translation.confidence import ConfidenceModel
+    from weft.translation.lazy_fields import BatchDetails
 
 NO_TOKEN = "∅"
 """The name of the first column of a recurrent language model's attention: before the first token there is no state."""
@@ -56,6 +56,29 @@ Pause = Callable[[], None]
 Searched = Iterator[SearchedBatch]
 Outcome = list[Translation] | InputTooLongError | ColumnCountError
 """The translations of a request, or why it has none."""
+
+
+class LazyConfidences:
+    """The confidences of new translations, which few callers read: removed, and computed when one is first read."""
+
+    def __init__(self, model: ConfidenceModel, compute: Callable[[], list[float]]) -> None:
+        self.model, self._compute = model, compute
+
+    def attach(self, translations: Sequence[Translation]) -> None:
+        """``translations``: those whose confidences are computed, in order."""
+        for row, translation in enumerate(translations):
+            values = vars(translation)
+            del values["confidence"]
+            values |= {"flag_rules": self.model.flag_rules, "_others": self, "_row": row}
+
+    @cached_property
+    def _confidences(self) -> list[float]:
+        return self._compute()
+
+    def compute(self, name: str, row: int) -> Any:
+        if name in ("confidence", "flags_of_tokens"):
+            return self._confidences[row] if name == "confidence" else None
+        raise AttributeError(f"'Translation' object has no attribute {name!r}")
 
 
 class TextProcessor:
@@ -141,7 +164,7 @@ class TextProcessor:
             return [self.best_of(source, outputs, replace_unknown=replace_unknown) for source, outputs in pairs]
         translations = [self._best_of(source, outputs, replace_unknown) for source, outputs in pairs]
         if self.confidence is not None:
-            details = BatchDetails(hypotheses, sources, self)
+            details = self._details(hypotheses, sources)
             LazyConfidences(self.confidence, lambda: details.confidences).attach(translations)
         return translations
 
@@ -150,7 +173,15 @@ class TextProcessor:
         counts_B, tokens_BT = hypotheses.token_counts_BN[:, 0], hypotheses.tokens_BNT[:, 0]
         inside_BT = np.arange(tokens_BT.shape[1]) < counts_B[:, None]
         texts = decode_arrays(self.tokenizers.target, (tokens_BT[inside_BT], counts_B))
-        return Translation.lazy(texts, BatchDetails(hypotheses, sources, self, texts))
+        return Translation.lazy(texts, self._details(hypotheses, sources, texts))
+
+    def _details(
+        self, hypotheses: HypothesisArrays, sources: Sequence[Sentence], texts: Sequence[str] = ()
+    ) -> BatchDetails:
+        """The fields of the translations of a batch that few callers read."""
+        from weft.translation.lazy_fields import BatchDetails
+
+        return BatchDetails(hypotheses, sources, self, texts)
 
     def source_tokens(self, tokenizers: Tokenizers, source: Sentence) -> list[str]:
         """The names of what attention to a source has weights for: its tokens or, of an array, its states."""

@@ -38,6 +38,8 @@ KEPT = (0.3, 0.8)
 """The share of a side that a cut leaves."""
 MAX_EXAMPLES = 5_000
 """Pairs of each half that are damaged."""
+RIDGE = 1.0
+"""The penalty on the weights of a regression; examples are many."""
 LARGEST = 4.0
 """Standard deviations from the mean that a feature counts."""
 
@@ -65,7 +67,7 @@ def damage_scores(
             return np.zeros(len(rows))
         wrong_DF = np.array([features_of(pair, judge) for pair in damaged])
         is_wrong_N = np.arange(len(right_EF) + len(wrong_DF)) >= len(right_EF)
-        model = fit_logistic(products(np.concatenate([right_EF, wrong_DF])), is_wrong_N)
+        model = fit_logistic(products(np.concatenate([right_EF, wrong_DF])), is_wrong_N, ridge=RIDGE)
         return model.scores(products(features_NF)) - math.log(len(wrong_DF) / len(right_EF))
 
     chosen = [pairs[row] for row in examples.tolist()]

@@ -54,7 +54,7 @@ class PairProfile:
     overlaps: dict[str, float] = field(default_factory=dict)
     """The share of validation or test pairs whose source is also a training source, where these parts are given."""
     target_overlaps: dict[str, float] = field(default_factory=dict)
-    """Of pictures, frames and sound: the share of those pairs whose text is a training target, too."""
+    """The share of those pairs whose text is also a training target; of pictures, frames and sound alone."""
     part_errors: dict[str, str] = field(default_factory=dict)
     """The number of unreadable rows of those parts with the first error, where there are any."""
     differences: dict[str, PartDifferences] = field(default_factory=dict)
